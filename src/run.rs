@@ -16,8 +16,8 @@ use photofinish_api::context::{
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings, ReservedCores,
-    ThreadCounts,
+    DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings,
+    ReservedCores, ThreadCounts,
 };
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -53,6 +53,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a response waits for a client that does not read it. The operating system reports progress only when a third
 /// of its send buffer is free, which takes a slow network seconds.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the pipeline is asked whether its device hangs.
+const HANG_POLL: Duration = Duration::from_secs(1);
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest JSON body of an operation on one object: a new album with a hundred tags of a hundred characters fits.
@@ -152,7 +154,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
 
-    signals.wait().await;
+    let hang = wait_for_end(&mut signals, pipeline.as_deref()).await;
     tracing::info!("stopping");
     stop.send_replace(true);
     tasks.stop().await?;
@@ -166,7 +168,24 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     }
     maintenance.await?;
     close_store(&store).await;
-    Ok(())
+    hang.map_or(Ok(()), |reason| Err(anyhow::anyhow!("{reason}: another process has to take its place")))
+}
+
+/// Waits for a signal, or until the device of the pipeline hangs: then returns why. Nothing in this process can call the
+/// device again, so that whoever runs it has to start another.
+async fn wait_for_end(signals: &mut Signals, pipeline: Option<&Pipeline>) -> Option<String> {
+    let hang = async {
+        loop {
+            if let Some(reason) = pipeline.and_then(Pipeline::hang) {
+                return reason.to_owned();
+            }
+            tokio::time::sleep(HANG_POLL).await;
+        }
+    };
+    tokio::select! {
+        () = signals.wait() => None,
+        reason = hang => Some(reason),
+    }
 }
 
 /// Prepares to send events to webhooks.
@@ -281,9 +300,13 @@ fn start_pipeline(
     models: Arc<dyn ModelFactory>,
     reserved_cores: ReservedCores,
 ) -> Pipeline {
-    let threads = ThreadCounts::for_cores(config.capacity.processing_threads);
+    let cores = config.capacity.processing_threads;
+    let threads = match models.batch_sizes().are_single() {
+        true => ThreadCounts::for_cores(cores),
+        false => ThreadCounts::for_device(cores),
+    };
     let settings = PipelineSettings {
-        cores: config.capacity.processing_threads,
+        cores,
         decode_threads: threads.decode,
         resize_threads: threads.resize,
         fetch_threads: threads.fetch,
@@ -296,6 +319,7 @@ fn start_pipeline(
         max_grid_cells: config.settings.pipeline.max_grid_cells,
         max_runners: config.settings.pipeline.max_runners,
         lease_ttl: config.settings.pipeline.lease_ttl,
+        device_call_limit: DEVICE_CALL_LIMIT,
         drain_grace: config.settings.pipeline.drain_grace,
     };
     let dependencies = PipelineDependencies {

@@ -6,6 +6,13 @@ use crate::traits::ModelError;
 /// on the device, may have ended. Each attempt that is too early costs one call.
 const CALLS_BEFORE_GROWTH: u32 = 64;
 
+/// Items of an input for `count` items: at most a quarter more, so that inputs have few shapes, 20 up to 64 items. A device
+/// prepares a network for each shape that it has not seen. The results of the items beyond `count` are not read.
+pub fn padded(count: usize) -> usize {
+    let step = (count.next_power_of_two() / 8).max(1);
+    count.next_multiple_of(step)
+}
+
 /// The most items per call. Lacks of memory halve it, many calls without one double it up to what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -46,7 +53,7 @@ impl Bucket {
                     self.note_success();
                 }
                 Err(ModelError::OutOfMemory { name, detail }) if count > 1 => {
-                    self.size = count / 2;
+                    self.size = padded(count).div_ceil(2);
                     self.calls_since_change = 0;
                     let size = self.size;
                     tracing::warn!(name, detail, size, "the device lacks memory, calls take fewer items");
@@ -93,6 +100,25 @@ mod tests {
         calls.clear();
         double(&mut bucket, &items[..6], 5, &mut calls);
         assert_eq!(calls, [4, 2], "the next batch begins where the last one ended");
+    }
+
+    #[test]
+    fn a_padded_input_that_does_not_fit_is_halved() {
+        let (mut bucket, mut calls) = (Bucket::new(64), Vec::new());
+        let lacks = |items: usize| padded(items) > 32;
+        let call = |part: &[u32]| {
+            calls.push(part.len());
+            if lacks(part.len()) { Err(out_of_memory()) } else { Ok(part.to_vec()) }
+        };
+        assert_eq!(bucket.run(&[7; 48], call).unwrap(), [7; 48]);
+        assert_eq!(calls, [48, 24, 24]);
+    }
+
+    #[test]
+    fn inputs_have_few_shapes_and_little_padding() {
+        let shapes: std::collections::BTreeSet<usize> = (1..=64).map(padded).collect();
+        assert_eq!(shapes.len(), 20);
+        assert!((1..=64).all(|count| (count..=count + count / 4).contains(&padded(count))));
     }
 
     #[test]

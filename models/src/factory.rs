@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use photofinish_kernels::device::Device;
 use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
@@ -11,7 +12,7 @@ use crate::faces::embedder::AlignedEmbedder;
 use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
-use crate::onnx::session::{Network, Workload};
+use crate::onnx::session::{Items, Network, Workload};
 use crate::reading::{
     self, BibGate, GateScope, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
 };
@@ -22,6 +23,9 @@ use crate::tuning::{self, Backends, Candidate, Measurements, PrecisionChoice};
 
 /// Letters of a digest that tell an operator's networks apart.
 const DIGEST_LETTERS: usize = 12;
+
+/// Photos of a batch for each full frame of a call: few photos need one, and it has as many pixels as six torsos.
+const PHOTOS_PER_FULL_FRAME: usize = 2;
 
 /// Input values of black and white pixels of the text networks.
 const TEXT_BLACK_AND_WHITE: [f32; 2] = [-1.0, 1.0];
@@ -235,7 +239,8 @@ impl ZooModels {
         }
         let network =
             self.load_network(detector, Workload::DynamicTextDetection, self.backends.text_detector)?;
-        Ok(shared.insert(SharedTextDetector::new(&Device::Cpu, network)).clone())
+        let bucket = Bucket::new(self.runtime.batch_sizes().read.div_ceil(PHOTOS_PER_FULL_FRAME));
+        Ok(shared.insert(SharedTextDetector::new(&Device::Cpu, network, bucket)).clone())
     }
 
     fn load_network(
@@ -244,7 +249,8 @@ impl ZooModels {
         workload: Workload,
         backend: Backend,
     ) -> Result<Network, ModelError> {
-        Network::load(&self.runtime, &model.locate(&self.folder), workload, backend)
+        let items = if self.runtime.batches() { Items::Many } else { Items::One };
+        Network::load(&self.runtime, &model.locate(&self.folder), workload, items, backend)
     }
 }
 
@@ -298,6 +304,7 @@ impl ModelFactory for ZooModels {
             full_frame: self.load_full_frame_detector(detector)?,
             recogniser: self.load_network(recogniser, strips, self.backends.recogniser)?,
             characters: characters.clone(),
+            batch: self.runtime.batch_sizes().embed,
         };
         let identity = ModelIdentity {
             name: format!("{}+{}", detector.name, recogniser.name),
@@ -308,6 +315,10 @@ impl ModelFactory for ZooModels {
 
     fn batch_sizes(&self) -> BatchSizes {
         self.runtime.batch_sizes()
+    }
+
+    fn longest_device_call(&self) -> Option<Duration> {
+        self.runtime.kernels().longest_call()
     }
 
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use photofinish_kernels::image::frame::Frame;
@@ -100,6 +101,11 @@ pub trait ModelFactory: Send + Sync {
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
     /// Returns the batch sizes that suit the device.
     fn batch_sizes(&self) -> BatchSizes;
+    /// For how long the oldest call of the device has been running; `None` when there is none, and on a CPU. Called from other
+    /// threads than those that own networks.
+    fn longest_device_call(&self) -> Option<Duration> {
+        None
+    }
     /// Returns the models by their roles, for reports to operators; empty where they have none.
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
         Vec::new()
@@ -111,10 +117,18 @@ pub trait ModelFactory: Send + Sync {
 pub struct BatchSizes {
     /// Frames per call of the detector.
     pub detect: usize,
-    /// Faces per call of the embedder.
+    /// Faces per call of the embedder; as many torsos and texts per call of the text networks, since a face has about one of
+    /// each.
     pub embed: usize,
     /// Photos per call of the reader.
     pub read: usize,
+}
+
+impl BatchSizes {
+    /// Whether every call has one item, as on a CPU.
+    pub fn are_single(&self) -> bool {
+        self.detect <= 1 && self.embed <= 1 && self.read <= 1
+    }
 }
 
 /// A detected face.

@@ -135,7 +135,7 @@ impl Assembly<'_> {
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
         // Batches are for devices; a thread that waits for one needs no core.
-        let networks_use_cpu = batch.detect == 1 && batch.embed == 1 && batch.read == 1;
+        let networks_use_cpu = batch.are_single();
 
         let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
         let decode =

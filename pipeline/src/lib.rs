@@ -30,4 +30,4 @@ pub use crate::probe::error::ProbeServiceError;
 pub use crate::probe::extractor::ProbeFace;
 pub use crate::probe::service::{ProbeService, ProbeSettings, ProbeTurn};
 pub use crate::probe::supervisor::ProbeStatus;
-pub use crate::settings::{Limits, PipelineDependencies, PipelineSettings, ThreadCounts};
+pub use crate::settings::{DEVICE_CALL_LIMIT, Limits, PipelineDependencies, PipelineSettings, ThreadCounts};

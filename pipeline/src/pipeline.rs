@@ -1,6 +1,6 @@
 //! The handle with which the service starts the pipeline, reads its status and stops it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -37,6 +37,7 @@ impl Pipeline {
             leases: Arc::new(LeaseTable::new(Arc::clone(&dependencies.queue))),
             wakeup: Mutex::default(),
             budgets: Mutex::default(),
+            hang: OnceLock::new(),
         });
         let (stop, stopped) = stop_channel();
         let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
@@ -69,6 +70,12 @@ impl Pipeline {
     /// Returns how much of its memory budgets is in use; empty while it does not run.
     pub fn budget_loads(&self) -> Vec<BudgetLoad> {
         lock(&self.shared.budgets).clone()
+    }
+
+    /// Returns why the pipeline has ended by itself: a call of the device never returned. The process has to be replaced;
+    /// [`Self::stop`] has nothing to wait for.
+    pub fn hang(&self) -> Option<&str> {
+        self.shared.hang.get().map(String::as_str)
     }
 
     /// Returns the number of photos that this process is working on.
@@ -123,6 +130,11 @@ fn start_supervisor(
         runtime: dependencies.runtime.clone(),
         drain_grace: settings.drain_grace,
         backoff,
+        longest_device_call: Box::new({
+            let models = Arc::clone(&dependencies.models);
+            move || models.longest_device_call()
+        }),
+        device_call_limit: settings.device_call_limit,
         start_generation: assembly::generation_factory(settings, dependencies, Arc::clone(shared), pool),
         free_idle_memory: Box::new(move || idle_pool.free_idle_for(IDLE_LIFETIME)),
     };

@@ -37,9 +37,15 @@ pub struct PipelineSettings {
     pub max_runners: usize,
     /// How long a lease is valid unless it is renewed. It is renewed after each third of this time.
     pub lease_ttl: Duration,
+    /// How long one call of a device may take. One that takes longer never returns, and ends the pipeline.
+    pub device_call_limit: Duration,
     /// How long [`Pipeline::stop`](crate::Pipeline::stop) waits for photos in flight before it gives them back.
     pub drain_grace: Duration,
 }
+
+/// Four times the longest call that was seen: the first one of a network on software Vulkan, on a busy machine, which
+/// compiles all its shaders.
+pub const DEVICE_CALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// The limits of one photo or selfie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,11 @@ pub struct PipelineDependencies {
     /// The cores that photos leave to the selfies of the same process.
     pub reserved_cores: ReservedCores,
 }
+
+/// The most threads for each stage whose networks are on a device: one prepares a batch while the device computes another.
+/// The reader prepares most, torsos and strips.
+const DEVICE_THREADS: usize = 2;
+const DEVICE_READ_THREADS: usize = 4;
 
 /// The numbers of threads per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +113,23 @@ impl ThreadCounts {
             detect: quarter,
             embed: quarter,
             read: cores.div_ceil(2),
+        }
+    }
+
+    /// Returns the numbers of threads for a machine with `cores` cores and a device for the networks.
+    ///
+    /// Photos that wait for a network are the next batch of one thread: more threads would make smaller batches, and each
+    /// keeps networks in the memory of the device. The cores then process several times as many photos, whose files have
+    /// to be read meanwhile: one thread per core.
+    pub fn for_device(cores: usize) -> Self {
+        let processor = Self::for_cores(cores);
+        let half = cores.max(1).div_ceil(2);
+        Self {
+            fetch: cores.max(2),
+            detect: half.min(DEVICE_THREADS),
+            embed: half.min(DEVICE_THREADS),
+            read: half.min(DEVICE_READ_THREADS),
+            ..processor
         }
     }
 }

@@ -1,14 +1,20 @@
-//! `cargo xtask gpu-check`: compares CUDA with the CPU on a machine with a GPU; elsewhere says that there is none.
+//! `cargo xtask gpu-check`: compares a device with the CPU. CUDA on a machine with a GPU, elsewhere says that there is none;
+//! Vulkan on any machine, because software computes it where no GPU does.
 
 use std::path::Path;
 use std::process::Command;
+
+use clap::Args;
 
 use crate::checks;
 use crate::layout::Layout;
 use crate::process::{capture_output, cargo, run_visibly};
 use crate::report::print_heading;
 use crate::setup::cuda::{self, CudaVersion};
-use crate::setup::{self, SetupArguments};
+use crate::setup::{self, SetupArguments, gpu_tools};
+
+/// Where Linux has the devices of GPUs with a driver for graphics.
+const GRAPHICS_DEVICES: &str = "/dev/dri";
 
 /// A GPU and the version of its driver.
 struct Gpu {
@@ -16,8 +22,42 @@ struct Gpu {
     driver: String,
 }
 
+/// What to check.
+#[derive(Args)]
+pub struct GpuCheckArguments {
+    /// cuda, or wgpu for a GPU with Vulkan; software in its place checks the check itself
+    #[arg(long, default_value = "cuda", value_parser = ["cuda", "wgpu"])]
+    device: String,
+    #[command(flatten)]
+    setup: SetupArguments,
+    /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --write
+    #[arg(last = true)]
+    passed: Vec<String>,
+}
+
+/// Checks the device.
+pub fn check(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+    if arguments.device == "cuda" { check_cuda(layout, arguments) } else { check_vulkan(layout, arguments) }
+}
+
+/// Runs the comparison on Vulkan, with the driver of this machine or else Mesa's software.
+fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+    let ready = setup::run(layout, &arguments.setup)?;
+    setup::install_vulkan(layout)?;
+    setup::install_sample_event(layout)?;
+    checks::build_service(layout)?;
+    print_heading("Vulkan compared with the CPU");
+    let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
+    ready.with_runtime(gpu_tools::webgpu_library(layout)?).set_variables(&mut command);
+    if !Path::new(GRAPHICS_DEVICES).exists() {
+        gpu_tools::set_variables(layout, &mut command);
+        command.env("LD_LIBRARY_PATH", gpu_tools::vulkan_folder(layout));
+    }
+    run_visibly(command.args(["gpu-check", "--device", "wgpu"]).args(&arguments.passed))
+}
+
 /// Installs CUDA and runs the comparison of the bench crate, where there is a GPU.
-pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
+fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
     let Some(gpu) = find_gpu() else {
         println!(
             "There is no GPU on this machine (no NVIDIA driver was found), so there is nothing to check.\n\
@@ -26,7 +66,7 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
         return Ok(());
     };
     println!("GPU: {}, driver {}", gpu.name, gpu.driver);
-    let ready = setup::run(layout, arguments)?;
+    let ready = setup::run(layout, &arguments.setup)?;
     let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
     let runtime = cuda::install(layout, CudaVersion::for_driver(major))?;
     setup::install_sample_event(layout)?;
@@ -37,7 +77,8 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     ready.set_variables(&mut command);
     let libraries: Vec<String> =
         runtime.library_folders.iter().map(|folder| folder.display().to_string()).collect();
-    run_visibly(command.arg("gpu-check").env("LD_LIBRARY_PATH", libraries.join(":")))
+    command.arg("gpu-check").args(&arguments.passed);
+    run_visibly(command.env("LD_LIBRARY_PATH", libraries.join(":")))
 }
 
 /// Finds the first GPU with `nvidia-smi`, else by the files of a driver.

@@ -44,8 +44,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Set up and run every check: formatting, lints, documentation, dependencies and all tests
     Test(checks::TestArguments),
-    /// Compare CUDA with the CPU on a machine with a GPU, and measure the pipeline on it
-    GpuCheck(SetupArguments),
+    /// Compare CUDA, or Vulkan, with the CPU, and measure the pipeline on it
+    GpuCheck(gpu::GpuCheckArguments),
     /// Measure how well bibs and faces are found (see `cargo xtask eval --help`)
     Eval(PassthroughArguments),
     /// Measure speed and memory (see `cargo xtask bench --help`)

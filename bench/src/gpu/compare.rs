@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use photofinish_store::model::photo::{DetectedFace, TextIndexState};
+
 use super::observe::{DeviceReadings, ObservedFace, ObservedText};
+use super::pipeline::Found;
 use crate::eval::gallery::cosine;
 use crate::report::Table;
 
@@ -43,8 +46,8 @@ impl Agreement {
     }
 
     /// Formats it as a table.
-    pub fn to_table(&self) -> Table {
-        let mut table = Table::new("Agreement", &["what", "figure"]);
+    pub fn to_table(&self, caption: &str) -> Table {
+        let mut table = Table::new(caption, &["what", "figure"]);
         table.add_row([
             "faces found by both, of all".to_owned(),
             format!("{} of {}", self.faces_both, self.faces),
@@ -66,15 +69,7 @@ fn shared_part(both: usize, all: usize) -> f64 {
 
 /// Compares the readings of two devices; `two` was observed with `one` as the readings before it.
 pub fn compare_readings(one: &DeviceReadings, two: &DeviceReadings) -> Agreement {
-    let mut agreement = Agreement {
-        faces: 0,
-        faces_both: 0,
-        least_overlap: 1.0,
-        score_difference: 0.0,
-        least_cosine: 1.0,
-        texts: 0,
-        texts_both: 0,
-    };
+    let mut agreement = Agreement::default();
     for (faces, others) in one.faces.iter().zip(&two.faces) {
         agreement.count_faces(faces, others);
     }
@@ -82,23 +77,76 @@ pub fn compare_readings(one: &DeviceReadings, two: &DeviceReadings) -> Agreement
         agreement.least_cosine = agreement.least_cosine.min(cosine(a, b));
     }
     for (a, b) in one.texts.iter().zip(&two.texts) {
-        let (a, b) = (accepted_texts(a), accepted_texts(b));
-        agreement.texts += a.union(&b).count();
-        agreement.texts_both += a.intersection(&b).count();
+        agreement.count_texts(&accepted_texts(a), &accepted_texts(b));
     }
     agreement
 }
 
+/// Compares what the whole pipeline found on two devices in the same photos. Vectors are those of the same faces, as each
+/// device found them; texts are those that searches return.
+pub fn compare_found(one: &[Found], two: &[Found]) -> Agreement {
+    let mut agreement = Agreement::default();
+    for (one, two) in one.iter().zip(two) {
+        let faces = |found: &Found| found.faces.iter().map(to_observed).collect::<Vec<_>>();
+        let (of_one, of_two) = (faces(one), faces(two));
+        agreement.count_faces(&of_one, &of_two);
+        for (face, observed) in one.faces.iter().zip(&of_one) {
+            let other = find_same(observed, &of_two).map(|index| &two.faces[index]);
+            if let Some((a, b)) =
+                face.embedding.as_ref().zip(other.and_then(|other| other.embedding.as_ref()))
+            {
+                agreement.least_cosine = agreement.least_cosine.min(cosine(&a.vector, &b.vector));
+            }
+        }
+        agreement.count_texts(&searched_texts(one), &searched_texts(two));
+    }
+    agreement
+}
+
+/// A face of the pipeline, whose box is in parts of the photo and which has no landmarks any more.
+fn to_observed(face: &DetectedFace) -> ObservedFace {
+    let area = face.bounding_box;
+    let sides = [area.left, area.top, area.left + area.width, area.top + area.height].map(|side| side as f32);
+    ObservedFace { sides, landmarks: [[0.0; 2]; 5], score: face.confidence as f32 }
+}
+
+fn searched_texts(found: &Found) -> BTreeSet<&str> {
+    let searched = found.texts.iter().filter(|text| text.index_state == TextIndexState::Indexed);
+    searched.map(|text| text.text.as_str()).collect()
+}
+
+/// Index of the face that overlaps this one most, if it is the same.
+fn find_same(face: &ObservedFace, others: &[ObservedFace]) -> Option<usize> {
+    let overlap = |other: &ObservedFace| other.rect().iou(&face.rect());
+    let best = others.iter().enumerate().max_by(|(_, a), (_, b)| overlap(a).total_cmp(&overlap(b)));
+    best.filter(|(_, best)| overlap(best) >= SAME_FACE_IOU).map(|(index, _)| index)
+}
+
+impl Default for Agreement {
+    /// That of two devices before the first photo.
+    fn default() -> Self {
+        Self {
+            faces: 0,
+            faces_both: 0,
+            least_overlap: 1.0,
+            score_difference: 0.0,
+            least_cosine: 1.0,
+            texts: 0,
+            texts_both: 0,
+        }
+    }
+}
+
 impl Agreement {
+    fn count_texts(&mut self, one: &BTreeSet<&str>, two: &BTreeSet<&str>) {
+        self.texts += one.union(two).count();
+        self.texts_both += one.intersection(two).count();
+    }
+
     fn count_faces(&mut self, faces: &[ObservedFace], others: &[ObservedFace]) {
         let mut both = 0;
         for face in faces {
-            let best = others
-                .iter()
-                .max_by(|a, b| a.rect().iou(&face.rect()).total_cmp(&b.rect().iou(&face.rect())));
-            let Some(best) = best.filter(|best| best.rect().iou(&face.rect()) >= SAME_FACE_IOU) else {
-                continue;
-            };
+            let Some(best) = find_same(face, others).map(|index| &others[index]) else { continue };
             both += 1;
             self.least_overlap = self.least_overlap.min(f64::from(best.rect().iou(&face.rect())));
             self.score_difference = self.score_difference.max(f64::from((best.score - face.score).abs()));
@@ -120,6 +168,7 @@ fn accepted_texts(texts: &[ObservedText]) -> BTreeSet<&str> {
 mod tests {
     use photofinish_kernels::image::frame::Picture;
     use photofinish_models::fakes::FakeModels;
+    use photofinish_store::model::photo::{BoundingBox, DetectedText, Embedding};
     use photofinish_tests::harness::test_photo::TestPhoto as Scene;
 
     use super::*;
@@ -151,6 +200,32 @@ mod tests {
         assert_eq!((agreement.faces, agreement.faces_both), (2, 1));
         assert!((agreement.least_overlap - 90.0 / 110.0).abs() < 1e-6);
         assert!((agreement.score_difference - 0.2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_two_pipelines_found_is_compared_by_photo() {
+        let found = |left: f64, vector: [f32; 2], bib: &str| Found {
+            faces: vec![DetectedFace {
+                bounding_box: BoundingBox { left, top: 0.2, width: 0.1, height: 0.1 },
+                confidence: 0.9,
+                unindexed: None,
+                embedding: Some(Embedding { model: "test@1".into(), vector: vector.to_vec() }),
+            }],
+            texts: vec![DetectedText {
+                text: bib.to_owned(),
+                bounding_box: BoundingBox { left, top: 0.4, width: 0.1, height: 0.1 },
+                confidence: 0.95,
+                index_state: TextIndexState::Indexed,
+                read: None,
+                lattice: None,
+            }],
+        };
+        let one = [found(0.1, [1.0, 0.0], "12"), found(0.5, [1.0, 0.0], "34")];
+        let two = [found(0.1, [0.8, 0.6], "12"), found(0.7, [1.0, 0.0], "35")];
+        let agreement = compare_found(&one, &two);
+        assert_eq!((agreement.faces, agreement.faces_both), (3, 1));
+        assert_eq!((agreement.texts, agreement.texts_both), (3, 1));
+        assert!((agreement.least_cosine - 0.8).abs() < 1e-6, "only faces that are the same are compared");
     }
 
     #[test]

@@ -1,37 +1,62 @@
-//! For machines with an NVIDIA GPU: compares the networks' results there with those on the CPU, and measures the throughput
-//! of the whole pipeline. Without a GPU it only prints that there is none.
+//! One command for a machine with a GPU: compares kernels, networks and the whole pipeline on it with those on the CPU, and
+//! measures its speed, its load and its memory. With Vulkan, software in the place of a GPU is taken too, which checks this
+//! command.
 
 mod compare;
+mod kernels;
+mod machine;
 pub mod observe;
+mod pipeline;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::Context as _;
 use photofinish_tests::scenes::event;
 
-use self::compare::{Agreement, compare_readings};
+use self::compare::{Agreement, compare_found, compare_readings};
 use self::observe::DeviceReadings;
+use self::pipeline::Speed;
 use crate::paths::{InputPaths, state_dir};
-use crate::process;
+use crate::photos::enlarge::{enlarge, pick_evenly};
+use crate::photos::labels;
 use crate::report::goals::Goal;
 use crate::report::{OutputOptions, Report, Table};
-use crate::service::album::{UploadedAlbum, list_jpegs};
-use crate::service::{Service, Setup};
+use crate::service::album::list_jpegs;
 
-/// Photos on which the devices are compared.
-const COMPARED_PHOTOS: usize = 24;
+/// Photos of the event that is drawn where there are no labelled photos.
+const DRAWN_PHOTOS: usize = 24;
+
+/// Different photos of a measurement of speed; more would take longer to make than the measurement takes.
+const ENLARGED_PHOTOS: usize = 8;
+
+/// A device that is compared with the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckedDevice {
+    /// An NVIDIA GPU.
+    Cuda,
+    /// A GPU with Vulkan, or software.
+    Wgpu,
+}
 
 /// Options of the check.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GpuCheckOptions {
-    /// A folder of JPEG files; a drawn event by default.
+    /// The device; software in the place of a GPU is taken too, and checks this command.
+    #[arg(long, default_value = "cuda")]
+    pub device: CheckedDevice,
+    /// A folder of JPEG files; by default some of the labelled photos, or a drawn event where there are none.
     #[arg(long, value_name = "DIR")]
     pub photos: Option<PathBuf>,
-    /// Number of times the pipeline processes the folder.
-    #[arg(long, default_value_t = 4)]
-    pub repeat: usize,
+    /// Most photos on which the devices are compared.
+    #[arg(long, default_value_t = DRAWN_PHOTOS)]
+    pub limit: usize,
+    /// Photos of each measurement of speed.
+    #[arg(long, default_value_t = 400)]
+    pub speed_photos: usize,
+    /// Megapixels of these photos, for one measurement each.
+    #[arg(long, value_delimiter = ',', default_values_t = [24.0, 2.0])]
+    pub megapixels: Vec<f64>,
     /// Locations of the inputs.
     #[command(flatten)]
     pub paths: InputPaths,
@@ -40,40 +65,165 @@ pub struct GpuCheckOptions {
     pub output: OutputOptions,
 }
 
+impl CheckedDevice {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Wgpu => "wgpu",
+        }
+    }
+}
+
 /// Runs the check; returns `None` and prints a message when there is no GPU.
 ///
 /// # Errors
 /// When the GPU cannot be used, or the photos or networks are not available.
 pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
-    if !has_nvidia_device() {
+    if options.device == CheckedDevice::Cuda && !has_nvidia_device() {
         println!(
             "no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check; Photofinish runs on the CPU"
         );
         return Ok(None);
     }
     let scratch = tempfile::tempdir()?;
-    let folder = match &options.photos {
-        Some(folder) => folder.clone(),
-        None => draw_event(scratch.path())?,
-    };
-    let files = list_jpegs(&folder)?;
-    // The GPU first, so that an unusable one fails at once.
-    let gpu_readings = observe_device("cuda", options, &folder, scratch.path(), None)?;
-    let cpu_readings = observe_device("cpu", options, &folder, scratch.path(), Some("cuda"))?;
-    let agreement = compare_readings(&gpu_readings, &cpu_readings);
-
-    let mut report = Report::new("gpu", "CUDA beside the CPU");
-    report.versions.push(gpu_readings.runtime.clone());
-    report.tables.push(agreement.to_table());
-    report.goals = build_goals(&agreement);
-    let mut speed =
-        Table::new("The whole pipeline", &["device", "photos", "photos/s", "CPU ms/photo", "peak MB"]);
-    for device in ["cuda", "cpu"] {
-        speed.add_row(measure_pipeline(options, &folder, &files, device)?);
-    }
-    report.tables.push(speed);
-    report.notes.push(format!("{} photos compared.", gpu_readings.faces.len()));
+    let sources = find_photos(options, scratch.path())?;
+    let folder = copy_photos(&sources, &scratch.path().join("compared"))?;
+    let device = options.device.name();
+    let mut report = Report::new(format!("gpu-{device}"), &format!("The device {device} beside the CPU"));
+    // The device first, so that an unusable one fails at once.
+    let gpu = kernels::open(options.device, &options.paths.find_runtime()?)?;
+    report.versions.extend([gpu.name()].into_iter().chain(machine::describe_gpu()));
+    let (table, goals) = kernels::check(&gpu)?;
+    drop(gpu);
+    report.tables.push(table);
+    report.goals.extend(goals);
+    compare_networks(options, &folder, scratch.path(), &mut report)?;
+    compare_pipelines(options, &folder, &mut report)?;
+    measure_speeds(options, &sources, scratch.path(), &mut report)?;
+    report.notes.push(format!(
+        "{} photos compared; {} a measurement of speed, {} of them different.",
+        sources.len(),
+        options.speed_photos,
+        sources.len().min(ENLARGED_PHOTOS)
+    ));
+    report.notes.push("Photos are decoded by the cores: nvJPEG is not built in.".into());
     Ok(Some(report))
+}
+
+/// The photos of the options, else labelled ones, else drawn ones.
+fn find_photos(options: &GpuCheckOptions, scratch: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let list = |folder: &Path| -> anyhow::Result<Vec<PathBuf>> {
+        let files = list_jpegs(folder)?;
+        Ok(files.iter().take(options.limit.max(1)).map(|file| folder.join(file)).collect())
+    };
+    if let Some(folder) = &options.photos {
+        return list(folder);
+    }
+    let Ok(file) = options.paths.find_shared("photos/bibs.csv") else {
+        let portraits = state_dir().join("portraits");
+        event::write_event(scratch, &portraits, DRAWN_PHOTOS)
+            .context("drawing photos; --photos names another folder")?;
+        return list(&scratch.join(event::PHOTOS_FOLDER));
+    };
+    let folder = options.paths.find_shared("photos/files")?;
+    let photos = labels::load_photos(&file)?;
+    Ok(pick_evenly(&photos, options.limit.max(1)).iter().map(|photo| folder.join(&photo.file)).collect())
+}
+
+/// Copies photos into one folder, under numbers.
+fn copy_photos(sources: &[PathBuf], folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    for (number, source) in sources.iter().enumerate() {
+        std::fs::copy(source, folder.join(format!("{number:04}.jpg")))
+            .with_context(|| format!("copying {}", source.display()))?;
+    }
+    Ok(folder.to_owned())
+}
+
+/// Runs each network on both devices, on the same faces.
+fn compare_networks(
+    options: &GpuCheckOptions,
+    folder: &Path,
+    scratch: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let device = options.device.name();
+    let of_device = observe_device(device, options, folder, scratch, None)?;
+    let of_cpu = observe_device("cpu", options, folder, scratch, Some(device))?;
+    report.versions.push(of_device.runtime.clone());
+    let agreement = compare_readings(&of_device, &of_cpu);
+    report.tables.push(agreement.to_table("Each network, on the faces that the device found"));
+    report.goals.extend(build_goals("networks", &agreement));
+    let columns = ["network", "device, one by one", "device, in batches", "CPU"];
+    let mut table = Table::new("Photos a second of a network by itself, on one thread", &columns);
+    for (found, on_cpu) in of_device.speeds.iter().zip(&of_cpu.speeds) {
+        let rates = [found.one_by_one, found.in_batches, on_cpu.one_by_one].map(|rate| format!("{rate:.1}"));
+        table.add_row([found.network.clone()].into_iter().chain(rates));
+    }
+    report.tables.push(table);
+    Ok(())
+}
+
+/// Runs the service on both devices.
+fn compare_pipelines(options: &GpuCheckOptions, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let files = list_jpegs(folder)?;
+    let find = |device: &str| pipeline::find(&options.paths, device, folder, &files);
+    let agreement = compare_found(&find(options.device.name())?, &find("cpu")?);
+    report.tables.push(agreement.to_table("The whole pipeline, from upload to database"));
+    report.goals.extend(build_goals("pipeline", &agreement));
+    Ok(())
+}
+
+/// Measures the service on both devices at each size of photos.
+fn measure_speeds(
+    options: &GpuCheckOptions,
+    sources: &[PathBuf],
+    scratch: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut rates = Table::new("The whole service", &["device", "photos", "photos/s", "CPU ms/photo"]);
+    let columns = ["device", "photos", "what", "fetch", "decode", "resize", "detect", "embed", "read"];
+    let caption = "Stages: threads that were busy, and photos of a batch, on average";
+    let mut stages = Table::new(caption, &columns);
+    let columns = ["device and photos", "memory of", "1st quarter, MB", "2nd", "3rd", "4th"];
+    let mut memory = Table::new("Memory over the time of a run", &columns);
+    for megapixels in &options.megapixels {
+        let folder = enlarge_photos(sources, *megapixels, &scratch.join(format!("{megapixels}")))?;
+        let files = list_jpegs(&folder)?;
+        let files: Vec<String> = files.iter().cycle().take(options.speed_photos.max(1)).cloned().collect();
+        for device in [options.device.name(), "cpu"] {
+            let speed = pipeline::measure(&options.paths, device, &folder, &files)?;
+            let names = [device.to_owned(), format!("{megapixels} MP")];
+            let cpu = speed.cpu.as_secs_f64() * 1e3;
+            rates.add_row(names.iter().cloned().chain([format!("{:.1}", speed.rate), format!("{cpu:.1}")]));
+            add_stages(&names, &speed, &mut stages);
+            speed.report_memory(&names.join(", "), &mut memory, &mut report.goals);
+        }
+    }
+    report.tables.extend([rates, stages]);
+    if memory.rows.is_empty() {
+        report.notes.push("The runs were too short to show memory over time.".into());
+    } else {
+        report.tables.push(memory);
+    }
+    Ok(())
+}
+
+fn add_stages(names: &[String; 2], speed: &Speed, table: &mut Table) {
+    for (what, figures) in [("threads", &speed.busy), ("photos", &speed.batches)] {
+        let figures = figures.iter().map(|(_, figure)| format!("{figure:.1}"));
+        table.add_row(names.iter().cloned().chain([what.to_owned()]).chain(figures));
+    }
+}
+
+/// Makes photos of this size from a few of the sources.
+fn enlarge_photos(sources: &[PathBuf], megapixels: f64, folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    for (number, source) in sources.iter().take(ENLARGED_PHOTOS).enumerate() {
+        let jpeg = enlarge(source, megapixels, number as u64)?;
+        std::fs::write(folder.join(format!("{number:04}.jpg")), jpeg)?;
+    }
+    Ok(folder.to_owned())
 }
 
 /// Observes the networks on a device in a process of its own; `before` names the device observed before.
@@ -87,7 +237,7 @@ fn observe_device(
     let file = |device: &str| scratch.join(format!("{device}.json"));
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("observe").arg("--device").arg(device).arg("--photos").arg(photos);
-    command.arg("--limit").arg(COMPARED_PHOTOS.to_string()).arg("--out").arg(file(device));
+    command.arg("--limit").arg(options.limit.to_string()).arg("--out").arg(file(device));
     command.arg("--runtime").arg(options.paths.find_runtime()?);
     command.arg("--models-dir").arg(options.paths.find_models_dir()?);
     if let Some(before) = before {
@@ -98,58 +248,34 @@ fn observe_device(
     observe::load_readings(&file(device))
 }
 
-/// Draws an event with the portraits that set-up fetched; returns the folder of its photos.
-fn draw_event(folder: &Path) -> anyhow::Result<PathBuf> {
-    let portraits = state_dir().join("portraits");
-    event::write_event(folder, &portraits, COMPARED_PHOTOS)
-        .context("drawing photos; --photos names another folder")?;
-    Ok(folder.join(event::PHOTOS_FOLDER))
-}
-
 fn has_nvidia_device() -> bool {
     Path::new("/dev/nvidia0").exists() || Path::new("/proc/driver/nvidia/version").exists()
 }
 
-fn build_goals(agreement: &Agreement) -> Vec<Goal> {
-    vec![
-        Goal::at_least("faces found by both", agreement.faces_shared(), 1.0),
-        Goal::at_least("least overlap of a face's boxes", agreement.least_overlap, 0.95),
-        Goal::at_most("largest difference of a face's score", agreement.score_difference, 0.01),
-        Goal::at_least("least cosine of a face's vectors", agreement.least_cosine, 0.999),
-        Goal::at_least("accepted texts read by both", agreement.texts_shared(), 1.0),
+fn build_goals(what: &str, agreement: &Agreement) -> [Goal; 5] {
+    let name = |figure: &str| format!("{what}: {figure}");
+    [
+        Goal::at_least(&name("faces found by both"), agreement.faces_shared(), 1.0),
+        Goal::at_least(&name("least overlap of a face's boxes"), agreement.least_overlap, 0.9),
+        Goal::at_most(&name("largest difference of a face's score"), agreement.score_difference, 0.01),
+        Goal::at_least(&name("least cosine of a face's vectors"), agreement.least_cosine, 0.999),
+        Goal::at_least(&name("accepted texts read by both"), agreement.texts_shared(), 1.0),
     ]
 }
 
-/// Runs the service on a device over the repeated folder; returns its row of the speed table.
-fn measure_pipeline(
-    options: &GpuCheckOptions,
-    folder: &Path,
-    files: &[String],
-    device: &str,
-) -> anyhow::Result<[String; 5]> {
-    let settings = vec![("PHOTOFINISH_DEVICE".to_owned(), device.to_owned())];
-    let service = Service::start(&options.paths, &Setup { settings, ..Setup::default() })?;
-    let client = service.client();
-    let files: Vec<String> =
-        files.iter().cycle().take(files.len() * options.repeat.max(1)).cloned().collect();
-    let album = UploadedAlbum::upload(client, None, folder, &files)?;
-    let (clock, before) = (Instant::now(), process::process_tree_cpu(service.pid())?);
-    album.confirm_all(client)?;
-    let progress = album.wait_until_idle(client)?;
-    anyhow::ensure!(
-        progress.failed == 0,
-        "{} photos failed on {device}:\n{}",
-        progress.failed,
-        service.log_tail()
-    );
-    let seconds = clock.elapsed().as_secs_f64();
-    let cpu = process::process_tree_cpu(service.pid())? - before;
-    let count = files.len() as f64;
-    Ok([
-        device.to_owned(),
-        files.len().to_string(),
-        format!("{:.1}", count / seconds),
-        format!("{:.1}", cpu.as_secs_f64() * 1e3 / count),
-        format!("{:.0}", process::read_memory(service.pid())?.peak as f64 / 1e6),
-    ])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_for_the_speed_have_the_size_that_is_asked_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source = scratch.path().join("source.jpg");
+        image::RgbImage::from_fn(60, 40, |x, y| image::Rgb([x as u8 * 4, y as u8 * 6, 90]))
+            .save(&source)
+            .unwrap();
+        let folder = enlarge_photos(&[source], 0.06, &scratch.path().join("large")).unwrap();
+        let file = folder.join(&list_jpegs(&folder).unwrap()[0]);
+        assert_eq!(image::image_dimensions(file).unwrap(), (300, 200));
+    }
 }

@@ -2,12 +2,15 @@
 //! own, because the runtime allows one environment per process.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use photofinish_kernels::geometry::{Point, Rect};
-use photofinish_kernels::image::frame::Picture;
+use photofinish_kernels::image::frame::{Frame, Picture};
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
-use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
+use photofinish_models::traits::{
+    BibPattern, BibText, FaceBox, FaceCrop, ModelError, ModelFactory, ReadRequest,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::eval::gallery::load_working_frame;
@@ -22,7 +25,7 @@ const DEFAULT_PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 /// Options of one observation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ObserveOptions {
-    /// `cpu` or `cuda`.
+    /// `cpu`, `cuda` or `wgpu`.
     #[arg(long)]
     pub device: ObservedDevice,
     /// A folder of JPEG files.
@@ -49,6 +52,8 @@ pub enum ObservedDevice {
     Cpu,
     /// An NVIDIA GPU, or an error.
     Cuda,
+    /// A GPU with Vulkan, or software that is one, or an error.
+    Wgpu,
 }
 
 /// Results of a device: faces and texts by picture, embeddings of the faces of all pictures in order.
@@ -62,6 +67,19 @@ pub struct DeviceReadings {
     pub vectors: Vec<Vec<f32>>,
     /// Texts by picture.
     pub texts: Vec<Vec<ObservedText>>,
+    /// The networks one item at a time, and in batches.
+    pub speeds: Vec<NetworkSpeed>,
+}
+
+/// Pictures per second of a network by itself, with what it needs of the processor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NetworkSpeed {
+    /// What it does.
+    pub network: String,
+    /// One picture, or face, in each call.
+    pub one_by_one: f64,
+    /// As many as suit the device.
+    pub in_batches: f64,
 }
 
 /// An observed face.
@@ -113,6 +131,7 @@ pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
     let device = match options.device {
         ObservedDevice::Cpu => DeviceChoice::Cpu,
         ObservedDevice::Cuda => DeviceChoice::Cuda,
+        ObservedDevice::Wgpu => DeviceChoice::Wgpu,
     };
     let before = options.before.as_deref().map(load_readings).transpose()?;
     let models = networks::open(&options.paths, device, Precision::F32)??;
@@ -121,6 +140,7 @@ pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
         files.iter().take(options.limit).map(|file| load_working_frame(&options.photos.join(file)));
     let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
     let mut readings = observe_pictures(&models, &pictures, before.as_ref())?;
+    readings.speeds = measure_speeds(&models, &pictures, &readings)?;
     readings.runtime = networks::describe_runtime(&models, &options.paths)?;
     std::fs::write(&options.out, serde_json::to_vec(&readings)?)
         .with_context(|| format!("writing {}", options.out.display()))
@@ -152,15 +172,77 @@ pub fn observe_pictures(
     });
     let vectors = embed_faces(models, pictures, &reference_faces)?;
     let texts = read_texts(models, pictures, &reference_faces)?;
-    Ok(DeviceReadings { runtime: String::new(), faces, vectors, texts })
+    Ok(DeviceReadings { faces, vectors, texts, ..DeviceReadings::default() })
+}
+
+/// Measures each network after a call that prepares it for the shapes of its inputs.
+fn measure_speeds(
+    models: &dyn ModelFactory,
+    pictures: &[Picture],
+    readings: &DeviceReadings,
+) -> anyhow::Result<Vec<NetworkSpeed>> {
+    let to_boxes = |faces: &Vec<ObservedFace>| faces.iter().map(ObservedFace::to_face_box).collect();
+    let faces: Vec<Vec<FaceBox>> = readings.faces.iter().map(to_boxes).collect();
+    let sizes = models.batch_sizes();
+    let mut detector = models.create_face_detector()?;
+    let mut embedder = models.create_face_embedder()?;
+    let mut reader = models.create_bib_reader()?;
+    let pattern = BibPattern::new(DEFAULT_PATTERN)?;
+    let (frames, crops) = (list_frames(pictures), list_crops(pictures, &faces));
+    let requests = list_requests(pictures, &faces, &pattern);
+    let speed = |network: &str, most: usize, run: &mut dyn FnMut(usize) -> Result<(), ModelError>| {
+        let mut rate = |items: usize| -> anyhow::Result<f64> {
+            run(items)?;
+            let start = Instant::now();
+            run(items)?;
+            Ok(pictures.len() as f64 / start.elapsed().as_secs_f64())
+        };
+        let (one_by_one, in_batches) = (rate(1)?, rate(most)?);
+        anyhow::Ok(NetworkSpeed { network: network.to_owned(), one_by_one, in_batches })
+    };
+    Ok(vec![
+        speed("face detector", sizes.detect, &mut |items| {
+            frames.chunks(items).try_for_each(|part| detector.detect(part, FACE_LONG_SIDE).map(drop))
+        })?,
+        speed("face embedder", sizes.embed, &mut |items| {
+            crops.chunks(items).try_for_each(|part| embedder.embed(part).map(drop))
+        })?,
+        speed("bib reader", sizes.read, &mut |items| {
+            requests.chunks(items).try_for_each(|part| reader.read(part).map(drop))
+        })?,
+    ])
+}
+
+fn list_frames(pictures: &[Picture]) -> Vec<Frame<'_>> {
+    pictures.iter().map(Picture::frame).collect()
+}
+
+fn list_crops<'p>(pictures: &'p [Picture], faces: &[Vec<FaceBox>]) -> Vec<FaceCrop<'p>> {
+    let mut crops = Vec::new();
+    for (picture, faces) in pictures.iter().zip(faces) {
+        crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
+    }
+    crops
+}
+
+fn list_requests<'p>(
+    pictures: &'p [Picture],
+    faces: &'p [Vec<FaceBox>],
+    pattern: &'p BibPattern,
+) -> Vec<ReadRequest<'p>> {
+    let request = |(picture, faces): (&'p Picture, &'p Vec<FaceBox>)| ReadRequest {
+        frame: picture.frame(),
+        faces,
+        pattern,
+    };
+    pictures.iter().zip(faces).map(request).collect()
 }
 
 fn detect_faces(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec<Vec<FaceBox>>> {
     let mut detector = models.create_face_detector()?;
     let mut faces = Vec::new();
-    for batch in pictures.chunks(models.batch_sizes().detect.max(1)) {
-        let frames: Vec<_> = batch.iter().map(Picture::frame).collect();
-        faces.extend(detector.detect(&frames, FACE_LONG_SIDE)?);
+    for batch in list_frames(pictures).chunks(models.batch_sizes().detect.max(1)) {
+        faces.extend(detector.detect(batch, FACE_LONG_SIDE)?);
     }
     Ok(faces)
 }
@@ -171,12 +253,8 @@ fn embed_faces(
     faces: &[Vec<FaceBox>],
 ) -> anyhow::Result<Vec<Vec<f32>>> {
     let mut embedder = models.create_face_embedder()?;
-    let mut crops = Vec::new();
-    for (picture, faces) in pictures.iter().zip(faces) {
-        crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
-    }
     let mut vectors = Vec::new();
-    for batch in crops.chunks(models.batch_sizes().embed.max(1)) {
+    for batch in list_crops(pictures, faces).chunks(models.batch_sizes().embed.max(1)) {
         vectors.extend(embedder.embed(batch)?.into_iter().map(|face| face.vector));
     }
     Ok(vectors)
@@ -189,12 +267,8 @@ fn read_texts(
 ) -> anyhow::Result<Vec<Vec<ObservedText>>> {
     let mut reader = models.create_bib_reader()?;
     let pattern = BibPattern::new(DEFAULT_PATTERN)?;
-    let mut requests = Vec::new();
-    for (picture, faces) in pictures.iter().zip(faces) {
-        requests.push(ReadRequest { frame: picture.frame(), faces, pattern: &pattern });
-    }
     let mut texts = Vec::new();
-    for batch in requests.chunks(models.batch_sizes().read.max(1)) {
+    for batch in list_requests(pictures, faces, &pattern).chunks(models.batch_sizes().read.max(1)) {
         for found in reader.read(batch)? {
             let text = |t: BibText| ObservedText { text: t.text, confidence: t.confidence, is_bib: t.is_bib };
             texts.push(found.into_iter().map(text).collect());

@@ -98,8 +98,8 @@ pub const TEXT_DETECTOR: NetworkModel =
 pub const RECOGNISER: NetworkModel =
     NetworkModel { giga_operations: 0.68, layers: 150, transferred: 48.0 * 160.0 * 3.0 * 4.0 + 6e3 };
 
-/// Strips of text of a photo that are recognised.
-pub const STRIPS: usize = 3;
+/// Strips of text of a photo that are recognised: all of a batch of photos, then those that may continue beyond their ends.
+pub const ROUNDS_OF_STRIPS: [usize; 2] = [2, 1];
 
 /// A kind of photo.
 #[derive(Clone, Copy, Debug)]

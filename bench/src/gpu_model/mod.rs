@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytes::Bytes;
 use photofinish_models::traits::BatchSizes;
-use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores};
+use photofinish_pipeline::{
+    DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores, ThreadCounts,
+};
 use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::{Store, StoreSettings};
 
@@ -41,35 +43,29 @@ const ONE_BY_ONE: BatchSizes = BatchSizes { detect: 1, embed: 1, read: 1 };
 
 /// From the pipeline of the CPU with its networks on a device to what issue 11 asks for.
 const DESIGNS: [Design; 4] = [
+    Design { name: "one item per call", batch_sizes: ONE_BY_ONE, overlaps: false, decodes_on_device: false },
     Design {
-        name: "one item per call",
-        batch_sizes: ONE_BY_ONE,
-        batches_torsos: false,
+        name: "as built: batches across photos",
+        batch_sizes: ON_CUDA,
         overlaps: false,
         decodes_on_device: false,
     },
     Design {
-        name: "as built: frames and faces in batches",
+        name: "not built: copies overlap calls",
         batch_sizes: ON_CUDA,
-        batches_torsos: false,
-        overlaps: false,
-        decodes_on_device: false,
-    },
-    Design {
-        name: "torsos and strips in batches too, copies overlap",
-        batch_sizes: ON_CUDA,
-        batches_torsos: true,
         overlaps: true,
         decodes_on_device: false,
     },
     Design {
-        name: "and nvJPEG decodes",
+        name: "not built: and nvJPEG decodes",
         batch_sizes: ON_CUDA,
-        batches_torsos: true,
         overlaps: true,
         decodes_on_device: true,
     },
 ];
+
+/// The designs that must keep their bottleneck busy: those with batches.
+const WITH_BATCHES: std::ops::RangeFrom<usize> = 1..;
 
 /// How much to simulate.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,9 +73,10 @@ pub struct GpuModelOptions {
     /// Photos of each run.
     #[arg(long, default_value_t = 1500)]
     pub photos: usize,
-    /// How much longer everything takes that is simulated, so that what is really done here does not count.
-    #[arg(long, default_value_t = 4)]
-    pub slow_motion: u32,
+    /// Photos a second that this machine really processes at most: what is simulated is slowed down to it, so that what is
+    /// really done here does not count.
+    #[arg(long, default_value_t = 40.0)]
+    pub real_rate: f64,
     /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
@@ -114,10 +111,10 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
     let mut least_busy = f64::INFINITY;
     for device in DEVICES {
         for photo in PHOTOS {
-            for design in DESIGNS {
+            for (index, design) in DESIGNS.into_iter().enumerate() {
                 let derived = derive(options, device, photo, design)?;
                 let (name, busy) = derived.bottleneck();
-                if design == DESIGNS[DESIGNS.len() - 1] || design == DESIGNS[DESIGNS.len() - 2] {
+                if WITH_BATCHES.contains(&index) {
                     least_busy = least_busy.min(busy);
                 }
                 let shares = derived.busy.map(|(_, share)| format!("{share:.2}"));
@@ -138,8 +135,9 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
         MIN_BUSY,
     ));
     report.notes.push(format!(
-        "{} photos a run, in slow motion ({} times), so that the work that is really done on this machine does not count.",
-        options.photos, options.slow_motion
+        "{} photos a run, slowed down to at most {} a second, so that the work that is really done on this machine does not \
+         count.",
+        options.photos, options.real_rate
     ));
     Ok(report)
 }
@@ -157,7 +155,8 @@ fn derive(
         model: device,
         photo,
         design,
-        slow_motion: options.slow_motion.max(1),
+        slow_motion: (simulated::most_photos_per_second(&device, &photo, &design) / options.real_rate)
+            .max(1.0),
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let folder = tempfile::tempdir()?;
@@ -213,7 +212,7 @@ impl Sample {
             // What was requested before the end may be done after it.
             (busy / (seconds * units[index] as f64)).min(1.0)
         };
-        let rate = (end.ready - self.ready) / seconds * f64::from(machine.slow_motion);
+        let rate = (end.ready - self.ready) / seconds * machine.slow_motion;
         Derived { rate, busy: [("cores", share(0)), ("device", share(1)), ("engine", share(2))] }
     }
 }
@@ -236,22 +235,25 @@ fn wait_for(
     }
 }
 
-/// The threads of a machine with a device: the cores decode, which here is part of fetching, and few threads feed the device.
+/// The settings of a machine with a device. The cores decode, which here is part of fetching, so that threads wait there for
+/// them and for the engine.
 fn settings() -> PipelineSettings {
+    let threads = ThreadCounts::for_device(CORES);
     PipelineSettings {
         cores: CORES,
         decode_threads: 4,
         resize_threads: 2,
         fetch_threads: 2 * CORES,
-        detect_threads: 2,
-        embed_threads: 2,
-        read_threads: 4,
+        detect_threads: threads.detect,
+        embed_threads: threads.embed,
+        read_threads: threads.read,
         file_budget_bytes: 256 << 20,
         pixel_budget_bytes: 1 << 30,
         limits: Limits { max_file_bytes: 1 << 20, max_pixels: 1 << 20 },
         max_grid_cells: 16,
         max_runners: 100,
         lease_ttl: Duration::from_secs(600),
+        device_call_limit: DEVICE_CALL_LIMIT,
         drain_grace: Duration::from_secs(30),
     }
 }

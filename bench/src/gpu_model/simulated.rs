@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_kernels::geometry::{Point, Rect};
 use photofinish_kernels::image::frame::Frame;
+use photofinish_models::bucket::padded;
 use photofinish_models::traits::{
     BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
     ModelFactory, ModelIdentity, ReadRequest,
@@ -18,7 +19,8 @@ use photofinish_store::traits::{Blobs, Result, UploadConditions};
 use url::Url;
 
 use super::assumptions::{
-    DETECTOR, DeviceModel, EMBEDDER, FACES, NetworkModel, PhotoModel, RECOGNISER, STRIPS, TEXT_DETECTOR,
+    CORES, DETECTOR, DeviceModel, EMBEDDER, FACES, NetworkModel, PhotoModel, RECOGNISER, ROUNDS_OF_STRIPS,
+    TEXT_DETECTOR,
 };
 use super::resource::{Resource, sleep_until};
 
@@ -32,8 +34,6 @@ pub struct Design {
     pub name: &'static str,
     /// Items per call.
     pub batch_sizes: BatchSizes,
-    /// Whether the torsos and strips of a batch of photos are one call, or each its own.
-    pub batches_torsos: bool,
     /// Whether copies overlap the calls of others.
     pub overlaps: bool,
     /// Whether nvJPEG decodes what the cores do not.
@@ -50,25 +50,54 @@ pub struct Machine {
     pub model: DeviceModel,
     pub photo: PhotoModel,
     pub design: Design,
-    pub slow_motion: u32,
+    pub slow_motion: f64,
+}
+
+/// The photos a second that the resources allow, by arithmetic: with all batches full, and half of the photos decoded by
+/// nvJPEG where it is there.
+pub fn most_photos_per_second(device: &DeviceModel, photo: &PhotoModel, design: &Design) -> f64 {
+    let BatchSizes { detect, embed, .. } = design.batch_sizes;
+    let time = |network: &NetworkModel, items: usize, most: usize| {
+        device.call_time(network, most, design.overlaps).as_secs_f64() / most as f64 * items as f64
+    };
+    let strips: usize = ROUNDS_OF_STRIPS.iter().sum();
+    let on_device = time(&DETECTOR, 1, detect)
+        + time(&EMBEDDER, FACES, embed)
+        + time(&TEXT_DETECTOR, FACES, embed)
+        + time(&RECOGNISER, strips, embed);
+    let on_cores = match design.decodes_on_device {
+        true => (photo.with_decoding + photo.without_decoding) / 2,
+        false => photo.with_decoding,
+    };
+    (1.0 / on_device).min(CORES as f64 / on_cores.as_secs_f64())
 }
 
 impl Machine {
-    /// Uses the device for one call of a network, and waits for its end.
-    fn call(&self, network: &NetworkModel, items: usize) {
-        let time = self.model.call_time(network, items, self.design.overlaps);
-        sleep_until(self.device.reserve(time * self.slow_motion));
+    /// Uses the device for as many items, at most `most` in a call, and waits for the end of each call. Calls are padded
+    /// as those of the service.
+    fn call(&self, network: &NetworkModel, items: usize, most: usize) {
+        let mut rest = items;
+        while rest > 0 {
+            let count = rest.min(most);
+            let time = self.model.call_time(network, padded(count), self.design.overlaps);
+            sleep_until(self.device.reserve(time.mul_f64(self.slow_motion)));
+            rest -= count;
+        }
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.design.batch_sizes
     }
 
     /// Takes the work of decoding where it ends first, and returns when it does. What has no engine decodes with the
     /// arithmetic that networks use.
     fn decode(&self) -> Instant {
-        let on_cores = self.photo.with_decoding * self.slow_motion;
-        let rest = self.photo.without_decoding * self.slow_motion;
+        let on_cores = self.photo.with_decoding.mul_f64(self.slow_motion);
+        let rest = self.photo.without_decoding.mul_f64(self.slow_motion);
         if !self.design.decodes_on_device {
             return self.cores.reserve(on_cores);
         }
-        let on_device = self.model.decode_time(&self.photo) * self.slow_motion;
+        let on_device = self.model.decode_time(&self.photo).mul_f64(self.slow_motion);
         let decoder = if self.model.has_decoder_engine { &self.decoder } else { &self.device };
         if decoder.next_free() + on_device + rest > self.cores.next_free() + on_cores {
             return self.cores.reserve(on_cores);
@@ -150,7 +179,7 @@ impl ModelFactory for SimulatedModels {
     }
 
     fn batch_sizes(&self) -> BatchSizes {
-        self.0.design.batch_sizes
+        self.0.batch_sizes()
     }
 }
 
@@ -160,7 +189,7 @@ impl FaceDetector for Simulated {
         frames: &[Frame<'_>],
         _long_side: u32,
     ) -> std::result::Result<Vec<Vec<FaceBox>>, ModelError> {
-        self.machine.call(&DETECTOR, frames.len());
+        self.machine.call(&DETECTOR, frames.len(), self.machine.batch_sizes().detect);
         Ok(vec![(0..FACES).map(face).collect(); frames.len()])
     }
 
@@ -171,7 +200,7 @@ impl FaceDetector for Simulated {
 
 impl FaceEmbedder for Simulated {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> std::result::Result<Vec<EmbeddedFace>, ModelError> {
-        self.machine.call(&EMBEDDER, faces.len());
+        self.machine.call(&EMBEDDER, faces.len(), self.machine.batch_sizes().embed);
         let mut vector = vec![0.0; DIMENSIONS];
         vector[0] = 1.0;
         Ok(vec![EmbeddedFace { vector, sharpness: 1000.0 }; faces.len()])
@@ -184,13 +213,10 @@ impl FaceEmbedder for Simulated {
 
 impl BibReader for Simulated {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> std::result::Result<Vec<Vec<BibText>>, ModelError> {
-        for (network, items) in [(&TEXT_DETECTOR, FACES), (&RECOGNISER, STRIPS)] {
-            let items = items * photos.len();
-            if self.machine.design.batches_torsos {
-                self.machine.call(network, items);
-            } else {
-                (0..items).for_each(|_| self.machine.call(network, 1));
-            }
+        let most = self.machine.batch_sizes().embed;
+        self.machine.call(&TEXT_DETECTOR, FACES * photos.len(), most);
+        for strips in ROUNDS_OF_STRIPS {
+            self.machine.call(&RECOGNISER, strips * photos.len(), most);
         }
         Ok(vec![Vec::new(); photos.len()])
     }

@@ -91,8 +91,11 @@ pub fn pick_evenly(photos: &[LabelledPhoto], count: usize) -> Vec<&LabelledPhoto
     (0..count).map(|i| &photos[i * photos.len() / count]).collect()
 }
 
-/// Returns one enlarged photo as JPEG, 4:2:0, quality 92.
-fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
+/// Returns one enlarged photo as JPEG, 4:2:0, quality 92; smaller where it has more megapixels already.
+///
+/// # Errors
+/// When the photo is missing or not a picture.
+pub fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
     let small = load_picture(path)?;
     let scale = (megapixels * 1e6 / (f64::from(small.width()) * f64::from(small.height()))).sqrt();
     let side = |length: u32| (f64::from(length) * scale).round().max(1.0) as u32;

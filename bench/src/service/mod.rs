@@ -4,6 +4,7 @@
 pub(crate) mod album;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_client::{Client, ClientOptions};
@@ -23,7 +24,7 @@ pub struct Service {
     process: ServiceProcess,
     client: Client,
     // After the process: the directory must outlive what writes into it.
-    _data: tempfile::TempDir,
+    data: Arc<tempfile::TempDir>,
 }
 
 /// How to run it.
@@ -55,7 +56,7 @@ impl Service {
         process.wait_until_ready(START_TIMEOUT)?;
         let key = installation.create_key("bench", "test", &ALL_SCOPES)?;
         let client = Client::new(&url, &key, ClientOptions::default());
-        Ok(Self { process, client, _data: data })
+        Ok(Self { process, client, data: Arc::new(data) })
     }
 
     /// A partner with all scopes.
@@ -66,6 +67,11 @@ impl Service {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Its folder, whose `data` is the data directory; it is removed with the last of service and clones.
+    pub fn data(&self) -> Arc<tempfile::TempDir> {
+        Arc::clone(&self.data)
     }
 
     /// The end of its log.

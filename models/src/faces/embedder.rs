@@ -8,7 +8,7 @@ use photofinish_kernels::sharpness::SharpnessMeter;
 use photofinish_kernels::warp::align::{Template, align};
 use photofinish_zoo::{ChannelOrder, EmbedderContract};
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, padded};
 use crate::onnx::session::Network;
 use crate::traits::{EmbeddedFace, FaceCrop, FaceEmbedder, ModelError, ModelIdentity};
 
@@ -62,7 +62,8 @@ impl AlignedEmbedder {
         let side = self.template.side;
         let size = Size { width: side, height: side };
         let stride = side as usize * 3;
-        self.input.reshape([faces.len(), 3, side as usize, side as usize]);
+        let items = padded(faces.len());
+        self.input.reshape([items, 3, side as usize, side as usize]);
         let mut sharpnesses = Vec::with_capacity(faces.len());
         for (item, face) in faces.iter().enumerate() {
             align(face.frame, &face.landmarks, &self.template, &mut self.crop);
@@ -73,10 +74,10 @@ impl AlignedEmbedder {
         }
         let outputs = self.network.run(&self.input)?;
         let vectors = outputs.get(&self.output)?.values;
-        if vectors.len() != faces.len() * self.dimensions {
+        if vectors.len() != items * self.dimensions {
             return Err(ModelError::Inference {
                 name: self.identity.name.clone(),
-                detail: format!("{} numbers for {} faces", vectors.len(), faces.len()),
+                detail: format!("{} numbers for {items} faces", vectors.len()),
             });
         }
         let vectors = vectors.chunks_exact(self.dimensions).map(to_unit_vector);

@@ -9,7 +9,7 @@ use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::resize::letterbox::{Letterbox, round_up_to_multiple};
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, padded};
 use crate::onnx::kernels::KernelDevice;
 use crate::onnx::session::{Network, Outputs};
 use crate::traits::{FaceBox, FaceDetector, Look, ModelError, ModelIdentity};
@@ -94,6 +94,7 @@ impl Yunet {
         } else {
             self.place_one_by_one(frames, placements, group);
         }
+        self.input.reshape([padded(group.len()), 3, canvas.height as usize, canvas.width as usize]);
         let outputs = self.network.run(&self.input)?;
         let placements: Vec<LetterboxPlacement> = group.iter().map(|&index| placements[index]).collect();
         decode_faces(&self.kernels, &outputs, &placements, self.thresholds)
@@ -151,8 +152,17 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     LetterboxPlacement { size, canvas, scale }
 }
 
-fn read_level<'o>(outputs: &'o Outputs<'_>, canvas: Size, stride: u32) -> Result<Level<'o>, ModelError> {
-    let values = |head: &str| outputs.get(&format!("{head}_{stride}")).map(|output| output.values);
+/// Reads the outputs of a stride for the first `frames` items.
+fn read_level<'o>(
+    outputs: &'o Outputs<'_>,
+    canvas: Size,
+    stride: u32,
+    frames: usize,
+) -> Result<Level<'o>, ModelError> {
+    let values = |head: &str| -> Result<&'o [f32], ModelError> {
+        let values = outputs.get(&format!("{head}_{stride}"))?.values;
+        Ok(&values[..values.len() / padded(frames) * frames])
+    };
     Ok(Level {
         stride,
         columns: (canvas.width / stride) as usize,
@@ -172,7 +182,7 @@ fn decode_faces(
     thresholds: YunetThresholds,
 ) -> Result<Vec<Look>, ModelError> {
     let canvas = placements[0].canvas;
-    let levels = STRIDES.map(|stride| read_level(outputs, canvas, stride));
+    let levels = STRIDES.map(|stride| read_level(outputs, canvas, stride, placements.len()));
     let [small, medium, large] = levels;
     let levels = [small?, medium?, large?];
     let scales: Vec<Point> = placements.iter().map(|placement| placement.scale).collect();

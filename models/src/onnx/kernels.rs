@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use photofinish_kernels::device::Device;
 use photofinish_kernels::gpu::{Gpu, GpuError};
 
+use crate::onnx::calls::{DeviceCall, DeviceCalls};
 use crate::traits::ModelError;
 
 /// Opens a device.
@@ -17,6 +19,8 @@ pub struct KernelDevice(Option<Arc<Slot>>);
 
 struct Slot {
     open: Box<Open>,
+    /// Of kernels, and of the networks on the same device.
+    calls: DeviceCalls,
     /// `None` before it is opened, and once it is lost.
     gpu: Mutex<Option<Arc<dyn Gpu>>>,
 }
@@ -29,12 +33,23 @@ impl KernelDevice {
 
     /// A GPU, which `open` opens when networks are created.
     pub fn opened_by(open: impl Fn() -> Result<Arc<dyn Gpu>, GpuError> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(Slot { open: Box::new(open), gpu: Mutex::default() })))
+        let (open, calls) = (Box::new(open), DeviceCalls::default());
+        Self(Some(Arc::new(Slot { open, calls, gpu: Mutex::default() })))
     }
 
     /// Whether kernels run on a GPU.
     pub fn is_gpu(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Notes the beginning of a call of the device; nothing on the processor.
+    pub(crate) fn begin_call(&self) -> Option<DeviceCall> {
+        Some(self.0.as_ref()?.calls.begin())
+    }
+
+    /// For how long the oldest call of the device has been running, of kernels or of networks; `None` when there is none.
+    pub fn longest_call(&self) -> Option<Duration> {
+        self.0.as_ref()?.calls.longest()
     }
 
     /// Opens the device where it is not open. Called for each new network, so that the networks of a generation which
@@ -46,6 +61,7 @@ impl KernelDevice {
         let Some(slot) = &self.0 else { return Ok(()) };
         let mut gpu = slot.lock();
         if gpu.is_none() {
+            let _call = slot.calls.begin();
             *gpu = Some((slot.open)().map_err(|error| device_error(error.to_string()))?);
         }
         Ok(())
@@ -69,6 +85,7 @@ impl KernelDevice {
             }
         };
         let name = || what.to_owned();
+        let _call = self.begin_call();
         operation(&device).map_err(|error| match error {
             GpuError::Lost(detail) => {
                 self.forget(&device);

@@ -1,6 +1,7 @@
 //! ONNX Runtime: the library and its device ([`runtime`], chosen by [`devices`]), and one loaded network ([`session`]).
 //! The only module that calls `ort`.
 
+mod calls;
 pub mod cpu;
 pub mod devices;
 mod failure;

@@ -145,10 +145,15 @@ impl Runtime {
     /// longer fit the cache), and networks with one fixed shape are faster.
     pub fn batch_sizes(&self) -> BatchSizes {
         match self.device {
-            // Vulkan as the CPU: one shape of each network is compiled.
+            // Vulkan as the CPU: shaders are compiled for one shape of each network.
             NetworkDevice::Cpu | NetworkDevice::Wgpu => BatchSizes { detect: 1, embed: 1, read: 1 },
             NetworkDevice::Cuda => BatchSizes { detect: 16, embed: 64, read: 16 },
         }
+    }
+
+    /// Whether calls of networks have several items.
+    pub(crate) fn batches(&self) -> bool {
+        !self.batch_sizes().are_single()
     }
 }
 

@@ -9,6 +9,7 @@ use photofinish_kernels::image::tensor::Tensor;
 use photofinish_zoo::NetworkFile;
 
 use crate::onnx::failure;
+use crate::onnx::kernels::KernelDevice;
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::onnx::turns::Turns;
 use crate::traits::ModelError;
@@ -19,7 +20,7 @@ use crate::traits::ModelError;
 pub enum Workload {
     /// Detects faces in pictures of any size. ONNX Runtime's own kernels are as fast as OpenVINO here.
     FaceDetection,
-    /// Embeds aligned faces, one per call on a CPU.
+    /// Embeds aligned faces.
     Embedding,
     /// Detects text in pictures of one size.
     TextDetection {
@@ -32,11 +33,20 @@ pub enum Workload {
     DynamicTextDetection,
     /// Looks for numbers on one torso per call; the file fixes the shape.
     BibGate,
-    /// Reads one strip of text per call.
+    /// Reads strips of text.
     TextRecognition {
         /// Width in pixels.
         width: u32,
     },
+}
+
+/// How many items calls of a network have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// One in each call: the network is prepared for that.
+    One,
+    /// Any number.
+    Many,
 }
 
 /// Names of the dynamic dimensions in the model files.
@@ -48,21 +58,25 @@ const DETECTOR_WIDTH_DIMENSION: &str = "p2o.DynamicDimension.2";
 
 impl Workload {
     /// Returns the dynamic dimensions that this workload fixes, with their sizes.
-    fn dimension_overrides(self) -> Vec<(&'static str, i64)> {
-        match self {
-            Self::FaceDetection | Self::DynamicTextDetection | Self::BibGate => Vec::new(),
-            Self::Embedding => vec![(EMBEDDER_BATCH_DIMENSION, 1)],
+    fn dimension_overrides(self, items: Items) -> Vec<(&'static str, i64)> {
+        let (batch, mut sizes) = match self {
+            Self::FaceDetection | Self::DynamicTextDetection | Self::BibGate => (None, Vec::new()),
+            Self::Embedding => (Some(EMBEDDER_BATCH_DIMENSION), Vec::new()),
             Self::TextDetection { width, height } => {
-                vec![
-                    (TEXT_BATCH_DIMENSION, 1),
+                let sizes = [
                     (DETECTOR_HEIGHT_DIMENSION, i64::from(height)),
                     (DETECTOR_WIDTH_DIMENSION, i64::from(width)),
-                ]
+                ];
+                (Some(TEXT_BATCH_DIMENSION), sizes.to_vec())
             }
             Self::TextRecognition { width } => {
-                vec![(TEXT_BATCH_DIMENSION, 1), (RECOGNISER_WIDTH_DIMENSION, i64::from(width))]
+                (Some(TEXT_BATCH_DIMENSION), vec![(RECOGNISER_WIDTH_DIMENSION, i64::from(width))])
             }
+        };
+        if items == Items::One {
+            sizes.extend(batch.map(|batch| (batch, 1)));
         }
+        sizes
     }
 }
 
@@ -78,6 +92,8 @@ struct DeviceSession {
     session: Option<Session>,
     device: NetworkDevice,
     turns: Turns,
+    /// Where its calls are noted.
+    kernels: KernelDevice,
 }
 
 /// The outputs of one run.
@@ -104,6 +120,7 @@ impl Network {
         runtime: &Runtime,
         file: &NetworkFile,
         workload: Workload,
+        items: Items,
         backend: Backend,
     ) -> Result<Self, ModelError> {
         let name = file.name();
@@ -124,20 +141,21 @@ impl Network {
                 detail: error.to_string(),
             })?;
         }
-        if runtime.device() != NetworkDevice::Cuda {
-            for (dimension, size) in workload.dimension_overrides() {
-                builder = builder
-                    .with_dimension_override(dimension, size)
-                    .map_err(|error| file_error(error.to_string()))?;
-            }
+        for (dimension, size) in workload.dimension_overrides(items) {
+            builder = builder
+                .with_dimension_override(dimension, size)
+                .map_err(|error| file_error(error.to_string()))?;
         }
+        let kernels = runtime.kernels().clone();
+        let _call = kernels.begin_call();
         let session = match file {
             NetworkFile::Path(path) => builder.commit_from_file(path),
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
         let session = session.map_err(|error| file_error(error.to_string()))?;
         let device = runtime.device();
-        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns: turns.clone() } })
+        let turns = turns.clone();
+        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns, kernels } })
     }
 
     /// The file's name.
@@ -155,12 +173,13 @@ impl Network {
     /// # Errors
     /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`.
     pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
-        let DeviceSession { session, device, turns } = &mut self.session;
+        let DeviceSession { session, device, turns, kernels } = &mut self.session;
         let (name, device) = (&self.name, *device);
         let failed = |error: ort::Error| failure::classify(name, device, error.to_string());
         let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
         let session = session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
         let _turn = turns.wait();
+        let _call = kernels.begin_call();
         // Outputs are in the memory of the host: reading and freeing them needs no turn.
         let outputs = session.run(ort::inputs![view]).map_err(failed)?;
         Ok(Outputs { name, outputs })

@@ -11,8 +11,10 @@ use photofinish_kernels::regions::{DbParameters, DbPostprocess, DetectedBox, Pro
 use photofinish_kernels::resize::letterbox::Letterbox;
 
 use super::torso::{CanvasRows, Region, Runner, TorsoPass};
+use super::torso_detector::TorsoLook;
+use crate::bucket::{Bucket, padded};
 use crate::onnx::session::Network;
-use crate::traits::ModelError;
+use crate::traits::{Interrupt, ModelError};
 
 /// Pixels from -1 to 1, as all PP-OCR networks take them; the canvas around the photo is black.
 const INPUT_NORMALISATION: Normalisation =
@@ -58,6 +60,8 @@ pub(super) struct TextDetector {
     input: Tensor,
     letterbox: Letterbox,
     postprocess: DbPostprocess,
+    /// Canvases per call.
+    bucket: Bucket,
 }
 
 /// Texts detected on a torso.
@@ -69,12 +73,27 @@ pub(super) struct TorsoTexts {
     pub(super) text_probability: f32,
 }
 
+/// A torso on the canvas of a pass.
+#[derive(Clone)]
+pub(super) struct ShownTorso<'a> {
+    /// The rows of the canvas that the network sees.
+    pub(super) rows: CanvasRows,
+    photo: Size,
+    unit: f32,
+    region: Region,
+    zoom: f32,
+    placement: CanvasPlacement<'a>,
+}
+
 /// Where a part of a photo goes on the canvas: scaled to `size`, in the top left corner, without the first rows.
+#[derive(Clone)]
 struct CanvasPlacement<'a> {
     window: Window<'a>,
     size: Size,
     skipped_rows: u32,
     canvas: Size,
+    /// Columns of the map whose highest probability is wanted.
+    columns: Range<usize>,
 }
 
 /// Boxes in the map of a canvas, in its pixels.
@@ -83,82 +102,144 @@ struct DetectedBoxes {
     max_probability: f32,
 }
 
-impl TextDetector {
-    pub(super) fn new(device: &Device, network: Network) -> Self {
-        let letterbox = Letterbox::new(device);
-        Self { network, input: Tensor::default(), letterbox, postprocess: DbPostprocess::default() }
-    }
-
-    /// Detects texts on the torso of a runner, in these rows of the pass's canvas; none when the torso is outside the photo.
-    pub(super) fn detect_on_torso(
-        &mut self,
-        frame: Frame<'_>,
-        runner: &Runner,
-        pass: &TorsoPass,
-        rows: CanvasRows,
-    ) -> Result<TorsoTexts, ModelError> {
+impl<'a> ShownTorso<'a> {
+    /// Shows these rows of the canvas of a pass; `None` when the torso is outside the photo.
+    pub(super) fn new(pass: &TorsoPass, look: &TorsoLook<'a>, rows: CanvasRows) -> Option<Self> {
+        let TorsoLook { frame, runner, .. } = *look;
         let photo = frame.size();
-        let Some(region) = runner.region(pass, photo) else { return Ok(TorsoTexts::default()) };
-        let Some(window) = frame.window(region.left, region.top, region.size) else {
-            return Ok(TorsoTexts::default());
-        };
+        let region = runner.region(pass, photo)?;
         let zoom = runner.zoom(pass);
         let placement = CanvasPlacement {
-            window,
+            window: frame.window(region.left, region.top, region.size)?,
             size: region.scaled_size(zoom),
             skipped_rows: rows.first,
             canvas: Size { width: pass.canvas.width, height: rows.count },
+            columns: probability_columns(runner, &region, zoom),
         };
-        let found = self.detect(placement, probability_columns(runner, &region, zoom))?;
+        Some(Self { rows, photo, unit: runner.unit, region, zoom, placement })
+    }
+
+    fn to_texts(&self, found: DetectedBoxes) -> TorsoTexts {
+        let Self { rows, photo, unit, region, zoom, .. } = self;
         let (left, top) = (region.left as f32, region.top as f32 + rows.first as f32 / zoom);
         let in_photo = |found: DetectedBox| {
             Quad(found.quad.0.map(|corner| Point { x: corner.x / zoom + left, y: corner.y / zoom + top }))
         };
-        let may_be_bib = |quad: &Quad| !is_cut_off(quad, &region, photo) && has_bib_height(quad, runner.unit);
+        let may_be_bib = |quad: &Quad| !is_cut_off(quad, region, *photo) && has_bib_height(quad, *unit);
         let texts = found.boxes.into_iter().map(in_photo).filter(may_be_bib).collect();
-        Ok(TorsoTexts { texts, text_probability: found.max_probability })
+        TorsoTexts { texts, text_probability: found.max_probability }
+    }
+}
+
+impl TextDetector {
+    pub(super) fn new(device: &Device, network: Network, bucket: Bucket) -> Self {
+        let (letterbox, postprocess) = (Letterbox::new(device), DbPostprocess::default());
+        Self { network, input: Tensor::default(), letterbox, postprocess, bucket }
     }
 
-    /// Detects texts anywhere in a photo scaled to about `long_side` pixels (step 14).
-    pub(super) fn detect_full_frame(
+    /// Detects texts on torsos that are shown in as many rows as the network has.
+    pub(super) fn detect_on_torsos(
         &mut self,
-        frame: Frame<'_>,
+        torsos: &[ShownTorso<'_>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TorsoTexts>, ModelError> {
+        let placements: Vec<&CanvasPlacement<'_>> = torsos.iter().map(|torso| &torso.placement).collect();
+        let found = self.detect(&placements, interrupt)?;
+        Ok(torsos.iter().zip(found).map(|(torso, found)| torso.to_texts(found)).collect())
+    }
+
+    /// Detects texts anywhere in photos scaled to about `long_side` pixels (step 14).
+    pub(super) fn detect_full_frames(
+        &mut self,
+        frames: &[Frame<'_>],
         long_side: u32,
-    ) -> Result<Vec<Quad>, ModelError> {
-        let photo = frame.size();
-        let (size, canvas) = full_frame_sizes(photo, long_side);
-        let placement = CanvasPlacement { window: frame.as_window(), size, skipped_rows: 0, canvas };
-        let found = self.detect(placement, 0..0)?;
-        let x_scale = photo.width as f32 / size.width as f32;
-        let y_scale = photo.height as f32 / size.height as f32;
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<Quad>>, ModelError> {
+        let placements: Vec<CanvasPlacement<'_>> =
+            frames.iter().map(|frame| place_full_frame(*frame, long_side)).collect();
+        let mut texts: Vec<Vec<Quad>> = frames.iter().map(|_| Vec::new()).collect();
+        let mut remaining: Vec<usize> = (0..frames.len()).collect();
+        while let Some(&first) = remaining.first() {
+            let canvas = placements[first].canvas;
+            let (group, rest): (Vec<usize>, _) =
+                remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
+            let of_canvas: Vec<_> = group.iter().map(|&index| &placements[index]).collect();
+            for (index, found) in group.into_iter().zip(self.detect(&of_canvas, interrupt)?) {
+                texts[index] = found.into_quads(frames[index].size(), placements[index].size);
+            }
+            remaining = rest;
+        }
+        Ok(texts)
+    }
+
+    /// Runs the network on placements on canvases of one size, in as few calls as the bucket allows.
+    fn detect(
+        &mut self,
+        placements: &[&CanvasPlacement<'_>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<DetectedBoxes>, ModelError> {
+        let mut bucket = self.bucket;
+        let found = bucket.run(placements, |part| {
+            interrupt.check()?;
+            self.detect_in_call(part)
+        });
+        self.bucket = bucket;
+        found
+    }
+
+    /// The pixels are placed by this thread also where the network runs on a device: the canvases of torsos are less to copy
+    /// there than the photos.
+    fn detect_in_call(
+        &mut self,
+        placements: &[&CanvasPlacement<'_>],
+    ) -> Result<Vec<DetectedBoxes>, ModelError> {
+        let Some(first) = placements.first() else { return Ok(Vec::new()) };
+        let canvas = first.canvas;
+        self.input.reshape([padded(placements.len()), 3, canvas.height as usize, canvas.width as usize]);
+        for (item, placement) in placements.iter().enumerate() {
+            let CanvasPlacement { window, size, skipped_rows, .. } = **placement;
+            let slot = Slot { tensor: &mut self.input, item, normalisation: &INPUT_NORMALISATION };
+            self.letterbox.place_rows(window, size, skipped_rows, slot);
+        }
+        let outputs = self.network.run(&self.input)?;
+        let output = outputs.first()?;
+        let maps = output.values.chunks_exact(canvas.area().max(1));
+        if maps.len() != padded(placements.len()) || !maps.remainder().is_empty() {
+            return Err(ModelError::Inference {
+                name: "text detector".into(),
+                detail: format!(
+                    "maps of shape {:?} for {} canvases of {} x {}",
+                    output.shape,
+                    placements.len(),
+                    canvas.width,
+                    canvas.height
+                ),
+            });
+        }
+        let maps = maps.filter_map(|values| ProbabilityMap::new(values, canvas));
+        let found = placements.iter().zip(maps).map(|(placement, map)| DetectedBoxes {
+            max_probability: map.max_in_columns(placement.columns.start, placement.columns.end),
+            boxes: self.postprocess.find_boxes(map, &POSTPROCESS),
+        });
+        Ok(found.collect())
+    }
+}
+
+impl DetectedBoxes {
+    /// The boxes of a photo of which the canvas shows all, scaled to `shown`, in pixels of the photo.
+    fn into_quads(self, photo: Size, shown: Size) -> Vec<Quad> {
+        let x_scale = photo.width as f32 / shown.width as f32;
+        let y_scale = photo.height as f32 / shown.height as f32;
         let in_photo = |found: DetectedBox| {
             Quad(found.quad.0.map(|corner| Point { x: corner.x * x_scale, y: corner.y * y_scale }))
         };
-        Ok(found.boxes.into_iter().map(in_photo).collect())
+        self.boxes.into_iter().map(in_photo).collect()
     }
+}
 
-    /// Runs the network; `max_probability` is the highest value of its map in `columns`.
-    fn detect(
-        &mut self,
-        placement: CanvasPlacement<'_>,
-        columns: Range<usize>,
-    ) -> Result<DetectedBoxes, ModelError> {
-        let CanvasPlacement { window, size, skipped_rows, canvas } = placement;
-        self.input.reshape([1, 3, canvas.height as usize, canvas.width as usize]);
-        let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
-        self.letterbox.place_rows(window, size, skipped_rows, slot);
-        let outputs = self.network.run(&self.input)?;
-        let output = outputs.first()?;
-        let map = ProbabilityMap::new(output.values, canvas).ok_or_else(|| ModelError::Inference {
-            name: "text detector".into(),
-            detail: format!(
-                "map of shape {:?} for a canvas of {} x {}",
-                output.shape, canvas.width, canvas.height
-            ),
-        })?;
-        let max_probability = map.max_in_columns(columns.start, columns.end);
-        Ok(DetectedBoxes { boxes: self.postprocess.find_boxes(map, &POSTPROCESS), max_probability })
-    }
+fn place_full_frame(frame: Frame<'_>, long_side: u32) -> CanvasPlacement<'_> {
+    let (size, canvas) = full_frame_sizes(frame.size(), long_side);
+    CanvasPlacement { window: frame.as_window(), size, skipped_rows: 0, canvas, columns: 0..0 }
 }
 
 /// Returns the size that a full frame is scaled to, and its canvas.

@@ -1,4 +1,4 @@
-//! Reads one detected text: rectifies it to a strip, runs the recognition network on it and decodes its output. Does not
+//! Reads detected texts: rectifies each to a strip, runs the recognition network on them and decodes its output. Does not
 //! know what a bib looks like.
 
 use std::ops::Range;
@@ -11,8 +11,9 @@ use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::lattice::Lattice;
 use photofinish_kernels::warp::rectify::Rectifier;
 
+use crate::bucket::{Bucket, padded};
 use crate::onnx::session::{Network, OutputTensor};
-use crate::traits::ModelError;
+use crate::traits::{Interrupt, ModelError};
 
 /// Height of the network's input in pixels (step 9).
 pub(super) const INPUT_HEIGHT: usize = 48;
@@ -51,6 +52,15 @@ pub(super) struct TextRecogniser {
     alphabet: Vec<char>,
     input: Tensor,
     rectifier: Rectifier,
+    /// Strips per call.
+    bucket: Bucket,
+}
+
+/// A text and the photo in which it is; its corners are in pixels of the photo.
+#[derive(Clone, Copy)]
+pub(super) struct TextOfFrame<'a> {
+    pub(super) frame: Frame<'a>,
+    pub(super) quad: Quad,
 }
 
 /// The text of a strip.
@@ -68,44 +78,76 @@ pub(super) struct RecognisedLine {
 }
 
 impl TextRecogniser {
-    pub(super) fn new(device: &Device, network: Network, characters: &str) -> Self {
-        let mut input = Tensor::default();
-        input.reshape([1, 3, INPUT_HEIGHT, INPUT_WIDTH]);
-        let rectifier = Rectifier::new(device);
-        Self { network, alphabet: characters.chars().collect(), input, rectifier }
+    pub(super) fn new(device: &Device, network: Network, characters: &str, bucket: Bucket) -> Self {
+        let (input, rectifier) = (Tensor::default(), Rectifier::new(device));
+        Self { network, alphabet: characters.chars().collect(), input, rectifier, bucket }
     }
 
-    /// Reads a text of the photo. One that contains a digit and has medium confidence is read a second time with a larger
-    /// extension; the more confident reading is returned.
-    pub(super) fn read(&mut self, frame: Frame<'_>, text: &Quad) -> Result<RecognisedLine, ModelError> {
-        let line = self.read_strip(frame, &text.lengthened(EXTENSION))?;
-        if !line.needs_retry() {
-            return Ok(line);
+    /// Reads texts, of one photo or of several. Those that contain a digit and have medium confidence are read a second time
+    /// with a larger extension; of each the more confident reading is returned.
+    pub(super) fn read_all(
+        &mut self,
+        texts: &[TextOfFrame<'_>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<RecognisedLine>, ModelError> {
+        let mut lines = self.read_lengthened(texts, EXTENSION, interrupt)?;
+        let doubtful: Vec<usize> = (0..lines.len()).filter(|&index| lines[index].needs_retry()).collect();
+        let again: Vec<TextOfFrame<'_>> = doubtful.iter().map(|&index| texts[index]).collect();
+        let longer = self.read_lengthened(&again, RETRY_EXTENSION, interrupt)?;
+        for (index, longer) in doubtful.into_iter().zip(longer) {
+            if longer.confidence > lines[index].confidence {
+                lines[index] = longer;
+            }
         }
-        let longer = self.read_strip(frame, &text.lengthened(RETRY_EXTENSION))?;
-        Ok(if longer.confidence > line.confidence { longer } else { line })
+        Ok(lines)
     }
 
-    /// Reads a text with what is beyond its ends.
+    /// Reads texts with what is beyond their ends.
     pub(super) fn read_beyond_ends(
         &mut self,
-        frame: Frame<'_>,
-        text: &Quad,
-    ) -> Result<RecognisedLine, ModelError> {
-        self.read_strip(frame, &text.lengthened(ENDS_EXTENSION))
+        texts: &[TextOfFrame<'_>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<RecognisedLine>, ModelError> {
+        self.read_lengthened(texts, ENDS_EXTENSION, interrupt)
     }
 
-    fn read_strip(&mut self, frame: Frame<'_>, strip: &Quad) -> Result<RecognisedLine, ModelError> {
-        let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
-        self.rectifier.place(frame, strip, slot);
+    fn read_lengthened(
+        &mut self,
+        texts: &[TextOfFrame<'_>],
+        extension: f32,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<RecognisedLine>, ModelError> {
+        let mut bucket = self.bucket;
+        let lines = bucket.run(texts, |part| {
+            interrupt.check()?;
+            self.read_in_call(part, extension)
+        });
+        self.bucket = bucket;
+        lines
+    }
+
+    fn read_in_call(
+        &mut self,
+        texts: &[TextOfFrame<'_>],
+        extension: f32,
+    ) -> Result<Vec<RecognisedLine>, ModelError> {
+        let items = padded(texts.len());
+        self.input.reshape([items, 3, INPUT_HEIGHT, INPUT_WIDTH]);
+        for (item, text) in texts.iter().enumerate() {
+            let slot = Slot { tensor: &mut self.input, item, normalisation: &INPUT_NORMALISATION };
+            self.rectifier.place(text.frame, &text.quad.lengthened(extension), slot);
+        }
         let outputs = self.network.run(&self.input)?;
         let output = outputs.first()?;
         let classes = self.alphabet.len() + 1;
-        if !has_class_count(classes, output) {
-            let detail = format!("output of shape {:?}, expected [1, columns, {classes}]", output.shape);
+        if !has_strips(items, classes, output) {
+            let detail =
+                format!("output of shape {:?}, expected [{items}, columns, {classes}]", output.shape);
             return Err(ModelError::Inference { name: "text recogniser".into(), detail });
         }
-        Ok(RecognisedLine::decode_ctc(output.values, &self.alphabet))
+        let strips = output.values.chunks_exact((output.values.len() / items).max(1));
+        let decode = |strip| RecognisedLine::decode_ctc(strip, &self.alphabet);
+        Ok(strips.take(texts.len()).map(decode).collect())
     }
 }
 
@@ -140,8 +182,9 @@ impl RecognisedLine {
     }
 }
 
-fn has_class_count(classes: usize, output: OutputTensor<'_>) -> bool {
-    output.shape.last() == Some(&(classes as i64)) && output.values.len().is_multiple_of(classes)
+fn has_strips(items: usize, classes: usize, output: OutputTensor<'_>) -> bool {
+    let is_whole = !output.values.is_empty() && output.values.len().is_multiple_of(items * classes);
+    is_whole && output.shape.last() == Some(&(classes as i64))
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::ops::Range;
 use photofinish_kernels::device::Device;
 use photofinish_kernels::image::frame::{Frame, Size};
 
-use super::text_detector::{TextDetector, TorsoTexts};
+use super::text_detector::{ShownTorso, TextDetector, TorsoTexts};
 use super::torso::{CanvasRows, FIRST_PASS, Runner, TorsoPass};
+use crate::bucket::Bucket;
 use crate::onnx::session::Network;
-use crate::traits::ModelError;
+use crate::traits::{Interrupt, ModelError};
 
 /// Height of a cell of the gate's map, in pixels of the canvas of the first pass.
 const CELL_HEIGHT: f32 = 32.0;
@@ -21,32 +22,61 @@ pub(super) struct TorsoDetector {
     detectors: Vec<(u32, TextDetector)>,
 }
 
+/// A torso to look at: that of a runner; in `cells`, rows of the gate's map, and around them, where they are given.
+#[derive(Clone, Copy)]
+pub(super) struct TorsoLook<'a> {
+    pub(super) frame: Frame<'a>,
+    pub(super) runner: &'a Runner,
+    pub(super) cells: Option<&'a Range<u32>>,
+}
+
 impl TorsoDetector {
-    /// Takes the networks of the pass's heights, lowest first, or that of the whole canvas alone.
-    pub(super) fn new(device: &Device, pass: &'static TorsoPass, networks: Vec<Network>) -> Self {
+    /// Takes the networks of the pass's heights, lowest first, or that of the whole canvas alone; each is called with as many
+    /// torsos as the bucket says.
+    pub(super) fn new(
+        device: &Device,
+        pass: &'static TorsoPass,
+        networks: Vec<Network>,
+        bucket: Bucket,
+    ) -> Self {
         let heights = pass.heights();
         let heights = &heights[heights.len().saturating_sub(networks.len())..];
-        let detectors = networks.into_iter().map(|network| TextDetector::new(device, network));
+        let detectors = networks.into_iter().map(|network| TextDetector::new(device, network, bucket));
         Self { pass, detectors: heights.iter().copied().zip(detectors).collect() }
     }
 
-    /// Detects texts on the torso of a runner; in `cells`, rows of the gate's map, and around them, where they are given.
+    /// Detects texts on torsos, of one photo or of several; none on a torso that is outside its photo.
     ///
     /// # Errors
-    /// `Inference` when the network fails.
-    pub(super) fn detect(
+    /// `Inference` when a network fails, `Interrupted` when calls are to end.
+    pub(super) fn detect_all(
         &mut self,
-        frame: Frame<'_>,
-        runner: &Runner,
-        cells: Option<&Range<u32>>,
-    ) -> Result<TorsoTexts, ModelError> {
-        let whole = CanvasRows { first: 0, count: self.pass.canvas.height };
+        looks: &[TorsoLook<'_>],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TorsoTexts>, ModelError> {
         let heights: Vec<u32> = self.detectors.iter().map(|(height, _)| *height).collect();
-        let span = cells.and_then(|cells| self.pass.rows_of_cells(frame.size(), runner, cells));
-        let rows = span.map_or(whole, |span| self.pass.place_window(span, &heights));
-        let detector = self.detectors.iter_mut().find(|(height, _)| *height == rows.count);
-        let Some((_, detector)) = detector else { return Ok(TorsoTexts::default()) };
-        detector.detect_on_torso(frame, runner, self.pass, rows)
+        let mut found: Vec<TorsoTexts> = looks.iter().map(|_| TorsoTexts::default()).collect();
+        let shown: Vec<(usize, ShownTorso<'_>)> = looks
+            .iter()
+            .enumerate()
+            .filter_map(|(index, look)| Some((index, self.show(look, &heights)?)))
+            .collect();
+        for (height, detector) in &mut self.detectors {
+            let of_height = shown.iter().filter(|(_, torso)| torso.rows.count == *height);
+            let (indices, torsos): (Vec<usize>, Vec<ShownTorso<'_>>) = of_height.cloned().unzip();
+            let texts = detector.detect_on_torsos(&torsos, interrupt)?;
+            indices.into_iter().zip(texts).for_each(|(index, texts)| found[index] = texts);
+        }
+        Ok(found)
+    }
+
+    /// Which rows of the canvas show the torso; `None` when nothing of it is in the photo.
+    fn show<'a>(&self, look: &TorsoLook<'a>, heights: &[u32]) -> Option<ShownTorso<'a>> {
+        let whole = CanvasRows { first: 0, count: self.pass.canvas.height };
+        let photo = look.frame.size();
+        let span = look.cells.and_then(|cells| self.pass.rows_of_cells(photo, look.runner, cells));
+        let rows = span.map_or(whole, |span| self.pass.place_window(span, heights));
+        ShownTorso::new(self.pass, look, rows)
     }
 }
 

@@ -18,7 +18,7 @@ use photofinish_zoo::NetworkFile;
 pub use self::measurements::{Measurement, Measurements};
 use crate::onnx::cpu::Cpu;
 use crate::onnx::runtime::{Backend, Precision, Runtime};
-use crate::onnx::session::{Network, Workload};
+use crate::onnx::session::{Items, Network, Workload};
 use crate::traits::ModelError;
 
 /// Runs that are not counted: the first allocates memory.
@@ -161,7 +161,7 @@ fn run_network(
     backend: Backend,
     input: &Tensor,
 ) -> Result<(Duration, Vec<f32>), ModelError> {
-    let mut network = Network::load(runtime, &candidate.file, candidate.workload, backend)?;
+    let mut network = Network::load(runtime, &candidate.file, candidate.workload, Items::One, backend)?;
     let mut output = Vec::new();
     let mut shortest = Duration::MAX;
     for run in 0..WARM_UP_RUNS + RUNS {

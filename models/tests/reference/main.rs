@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: an unreadable file fails the test")]
 
+mod batches;
 mod environment;
 mod pictures;
 
@@ -12,11 +13,12 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::{Quad, Rect};
 use photofinish_kernels::image::frame::{Picture, Size};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
+use photofinish_models::bucket::Bucket;
 use photofinish_models::faces::embedder::AlignedEmbedder;
 use photofinish_models::faces::libfacedetection::Libfacedetection;
 use photofinish_models::faces::yunet::{Yunet, YunetThresholds};
 use photofinish_models::onnx::runtime::{Backend, Precision};
-use photofinish_models::onnx::session::{Network, Workload};
+use photofinish_models::onnx::session::{Items, Network, Workload};
 use photofinish_models::reading::{
     self, BibGate, GateScope, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
 };
@@ -41,12 +43,23 @@ fn identity(model: &Model) -> ModelIdentity {
 }
 
 fn load_network(environment: &TestEnvironment, model: &Model, workload: Workload) -> Option<Network> {
-    let file = environment.model_file(model.network_file())?;
-    let backend = match environment.runtime.has_openvino() {
-        true => Backend::OpenVino(Precision::F32),
-        false => Backend::OnnxRuntime,
+    load_network_for(environment, model, workload, 1)
+}
+
+/// Loads a network as on a processor, or, for batches, as on a device.
+fn load_network_for(
+    environment: &TestEnvironment,
+    model: &Model,
+    workload: Workload,
+    batch: usize,
+) -> Option<Network> {
+    let file = NetworkFile::Path(environment.model_file(model.network_file())?);
+    let (items, backend) = match environment.runtime.has_openvino() {
+        _ if batch > 1 => (Items::Many, Backend::OnnxRuntime),
+        true => (Items::One, Backend::OpenVino(Precision::F32)),
+        false => (Items::One, Backend::OnnxRuntime),
     };
-    Some(Network::load(environment.runtime, &NetworkFile::Path(file), workload, backend).unwrap())
+    Some(Network::load(environment.runtime, &file, workload, items, backend).unwrap())
 }
 
 fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {
@@ -60,29 +73,41 @@ fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {
     ))
 }
 
-fn load_embedder(environment: &TestEnvironment, set: ModelSet) -> Option<AlignedEmbedder> {
+fn load_embedder(environment: &TestEnvironment, set: ModelSet, batch: usize) -> Option<AlignedEmbedder> {
     let model = find_model(set, ModelRole::FaceEmbedder);
-    let network = load_network(environment, &model, Workload::Embedding)?;
+    let network = load_network_for(environment, &model, Workload::Embedding, batch)?;
     let Contract::Embedder(contract) = &model.contract else { panic!("not an embedder") };
-    Some(AlignedEmbedder::new(network, contract, identity(&model), 1))
+    Some(AlignedEmbedder::new(network, contract, identity(&model), batch))
 }
 
 fn load_detectors(
     environment: &TestEnvironment,
     detector: &Model,
     pass: TorsoPassKind,
+    batch: usize,
 ) -> Option<Vec<Network>> {
-    pass.workloads().into_iter().map(|workload| load_network(environment, detector, workload)).collect()
+    let load = |workload| load_network_for(environment, detector, workload, batch);
+    pass.workloads().into_iter().map(load).collect()
 }
 
 /// The gate of the binary.
 fn load_bib_gate(environment: &TestEnvironment, scope: GateScope) -> BibGate {
     let file = find_model(ModelSet::Default, ModelRole::BibGate).locate(Path::new("no folder"));
-    let network = Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime).unwrap();
+    let network =
+        Network::load(environment.runtime, &file, Workload::BibGate, Items::One, Backend::OnnxRuntime)
+            .unwrap();
     BibGate::new(&Device::Cpu, network, scope).unwrap()
 }
 
 fn load_bib_reader(environment: &TestEnvironment, scope: Option<GateScope>) -> Option<TorsoBibReader> {
+    load_bib_reader_for(environment, scope, 1)
+}
+
+fn load_bib_reader_for(
+    environment: &TestEnvironment,
+    scope: Option<GateScope>,
+    batch: usize,
+) -> Option<TorsoBibReader> {
     let (detector, recogniser) = (
         find_model(ModelSet::Default, ModelRole::TextDetector),
         find_model(ModelSet::Default, ModelRole::TextRecogniser),
@@ -90,14 +115,16 @@ fn load_bib_reader(environment: &TestEnvironment, scope: Option<GateScope>) -> O
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
         bib_gate: scope.map(|scope| load_bib_gate(environment, scope)),
-        first_pass: load_detectors(environment, &detector, TorsoPassKind::First)?,
-        second_pass: load_detectors(environment, &detector, TorsoPassKind::Second)?,
+        first_pass: load_detectors(environment, &detector, TorsoPassKind::First, batch)?,
+        second_pass: load_detectors(environment, &detector, TorsoPassKind::Second, batch)?,
         full_frame: SharedTextDetector::new(
             &Device::Cpu,
-            load_network(environment, &detector, Workload::DynamicTextDetection)?,
+            load_network_for(environment, &detector, Workload::DynamicTextDetection, batch)?,
+            Bucket::new(batch),
         ),
-        recogniser: load_network(environment, &recogniser, reading::RECOGNISER_WORKLOAD)?,
+        recogniser: load_network_for(environment, &recogniser, reading::RECOGNISER_WORKLOAD, batch)?,
         characters: characters.clone(),
+        batch,
     };
     Some(TorsoBibReader::new(&Device::Cpu, networks, identity(&detector)))
 }
@@ -163,7 +190,7 @@ fn libfacedetection_finds_most_faces_of_the_reference() {
 fn vectors_match_the_reference() {
     let Some(environment) = shared_environment() else { return };
     for (set, name) in [(ModelSet::Default, "omz"), (ModelSet::Registry, "dlib")] {
-        let Some(mut embedder) = load_embedder(environment, set) else { continue };
+        let Some(mut embedder) = load_embedder(environment, set, 1) else { continue };
         for picture in ReferencePicture::load_all(&environment.reference) {
             for (face, known) in embed_known(&mut embedder, &picture).iter().zip(&picture.faces) {
                 let length = face.vector.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -177,45 +204,13 @@ fn vectors_match_the_reference() {
 }
 
 #[test]
-fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
-    let Some(environment) = shared_environment() else { return };
-    let Some(mut embedder) = load_embedder(environment, ModelSet::Default) else { return };
-    for picture in ReferencePicture::load_all(&environment.reference) {
-        let batched = embed_known(&mut embedder, &picture);
-        for (face, known) in batched.iter().zip(&picture.faces) {
-            let crop = FaceCrop { frame: picture.pixels.frame(), landmarks: known.landmarks };
-            let alone = embedder.embed(&[crop]).unwrap().remove(0);
-            assert!(cosine(&alone.vector, &face.vector) > 0.99999);
-            assert_eq!(alone.sharpness, face.sharpness);
-        }
-    }
-}
-
-#[test]
-fn a_batch_of_photos_gives_the_faces_of_each_alone() {
-    let Some(environment) = shared_environment() else { return };
-    let Some(mut detector) = load_yunet(environment) else { return };
-    let pictures = ReferencePicture::load_all(&environment.reference);
-    let frames: Vec<_> = pictures.iter().chain(&pictures).map(|picture| picture.pixels.frame()).collect();
-    let batched = detector.detect(&frames, LONG_SIDE).unwrap();
-    assert_eq!(batched.len(), frames.len());
-    for (frame, together) in frames.iter().zip(&batched) {
-        let alone = detector.detect(&[*frame], LONG_SIDE).unwrap().remove(0);
-        assert_eq!(alone.len(), together.len());
-        for (alone, together) in alone.iter().zip(together) {
-            assert!(alone.rect.iou(&together.rect) > 0.999 && (alone.score - together.score).abs() < 1e-4);
-        }
-    }
-}
-
-#[test]
 fn a_file_that_is_no_bib_gate_is_refused_by_name() {
     let Some(environment) = shared_environment() else { return };
     let folder = tempfile::tempdir().unwrap();
     let gate = find_model(ModelSet::Default, ModelRole::BibGate);
     let load = || {
         let file = gate.locate(folder.path());
-        Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime)
+        Network::load(environment.runtime, &file, Workload::BibGate, Items::One, Backend::OnnxRuntime)
             .and_then(|network| BibGate::new(&Device::Cpu, network, GateScope::All))
     };
     assert!(load().is_ok(), "the binary's");

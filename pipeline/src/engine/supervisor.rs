@@ -2,7 +2,7 @@
 //! of 1, 2, 4 .. 60 s. It maintains the status of the pipeline. It knows nothing of stages: it is given a function that
 //! starts a generation.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
@@ -70,12 +70,18 @@ pub(crate) struct SharedState {
     pub(crate) wakeup: Mutex<Option<Sender<()>>>,
     /// The budgets of the current generation; empty while there is none.
     pub(crate) budgets: Mutex<Vec<BudgetLoad>>,
+    /// Why the pipeline has ended, once a device hangs.
+    pub(crate) hang: OnceLock<String>,
 }
 
 /// The thread that owns all others.
 pub(crate) struct Supervisor {
     pub(crate) shared: Arc<SharedState>,
     pub(crate) start_generation: GenerationFactory,
+    /// For how long the oldest call of a device has been running.
+    pub(crate) longest_device_call: Box<dyn Fn() -> Option<Duration> + Send>,
+    /// A call that takes longer never returns.
+    pub(crate) device_call_limit: Duration,
     /// Frees what stages have kept for further photos and not used for a while.
     pub(crate) free_idle_memory: Box<dyn Fn() + Send>,
     pub(crate) stop: Receiver<()>,
@@ -130,6 +136,8 @@ struct OutageState {
 enum GenerationEnd {
     Stopped,
     Failed(Vec<ThreadExit>),
+    /// A call of the device has not returned for so long.
+    DeviceHangs(Duration),
 }
 
 /// How a generation ended that was stopped.
@@ -211,6 +219,9 @@ impl Supervisor {
                 }
                 Ok(StoppedGeneration { drained, abandoned_threads: terminated.abandoned_threads })
             }
+            GenerationEnd::DeviceHangs(time) => {
+                Ok(self.end_hanging(generation, time, timeouts.thread_exit_at_stop))
+            }
             GenerationEnd::Failed(exits) => {
                 let thread = exits.first().map(|exit| exit.thread.clone()).unwrap_or_default();
                 let terminated = self.fail_generation(generation, exits, timeouts.thread_exit);
@@ -219,6 +230,32 @@ impl Supervisor {
                 }))
             }
         }
+    }
+
+    /// Ends a generation, and with it the pipeline, because a device hangs: other threads that call it would hang too, and
+    /// only another process has it back. Photos of threads that end return to the queue; those of a thread that hangs may
+    /// be why it does, so that their leases expire.
+    fn end_hanging(
+        &self,
+        generation: Generation,
+        time: Duration,
+        exit_timeout: Duration,
+    ) -> StoppedGeneration {
+        let reason = format!("a call of the device has not returned for {} s", time.as_secs());
+        let (component, since) = (Component::Models, OffsetDateTime::now_utc());
+        metrics::counter!(names::OUTAGES, "part" => component.as_str()).increment(1);
+        tracing::error!(reason, "pipeline ended, its process has to be replaced");
+        *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
+        let terminated = self.fail_generation(generation, Vec::new(), exit_timeout);
+        // The first reason is kept; there is no second.
+        let _first = self.shared.hang.set(reason);
+        StoppedGeneration { drained: false, abandoned_threads: terminated.abandoned_threads }
+    }
+
+    /// Returns the end of a generation whose device hangs.
+    fn check_device(&self) -> Option<GenerationEnd> {
+        let longest = (self.longest_device_call)()?;
+        (longest >= self.device_call_limit).then_some(GenerationEnd::DeviceHangs(longest))
     }
 
     /// Ends a generation in which a component failed, and abandons the leases of threads that do not exit.
@@ -270,12 +307,17 @@ impl Supervisor {
 
     /// Waits until every stage is built. Returns `Some` if the generation has to be ended before that.
     fn wait_until_ready(&self, generation: &Generation) -> Option<GenerationEnd> {
-        let threads = generation.threads.len();
-        for _ in 0..threads {
+        let mut missing = generation.threads.len();
+        while missing > 0 {
             select! {
-                recv(generation.ready()) -> _ready => {}
+                recv(generation.ready()) -> _ready => missing -= 1,
                 recv(generation.exits()) -> exit => return Some(GenerationEnd::Failed(exit.into_iter().collect())),
                 recv(self.stop) -> _stop => return Some(GenerationEnd::Stopped),
+                default(POLL_INTERVAL) => {
+                    if let Some(end) = self.check_device() {
+                        return Some(end);
+                    }
+                }
             }
         }
         *lock(&self.shared.wakeup) = Some(generation.wakeup.clone());
@@ -304,6 +346,9 @@ impl Supervisor {
                 recv(generation.exits()) -> exit => return GenerationEnd::Failed(exit.into_iter().collect()),
                 recv(self.stop) -> _stop => return GenerationEnd::Stopped,
                 default(POLL_INTERVAL) => {}
+            }
+            if let Some(end) = self.check_device() {
+                return end;
             }
             self.shared.stats.update_bottleneck();
             generation.budgets.publish_used();

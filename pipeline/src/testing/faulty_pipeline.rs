@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use crate::engine::supervisor::{
     POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
     SupervisorTimeouts, stop_channel,
 };
+use crate::settings::DEVICE_CALL_LIMIT;
 use crate::stages::feed::Feed;
 use crate::stages::long_photos::LongPhotos;
 use crate::testing::memory_queue::MemoryQueue;
@@ -283,6 +284,7 @@ impl FaultyPipeline {
             leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
             wakeup: Mutex::default(),
             budgets: Mutex::default(),
+            hang: OnceLock::new(),
         });
         let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let assembly = FaultyAssembly {
@@ -302,6 +304,8 @@ impl FaultyPipeline {
             drain_grace: timings.drain_grace,
             backoff: timings.backoff,
             free_idle_memory: Box::new(|| ()),
+            longest_device_call: Box::new(|| None),
+            device_call_limit: DEVICE_CALL_LIMIT,
             start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
         let recorder = PrometheusBuilder::new().build_recorder();

@@ -5,6 +5,7 @@
 
 mod devices;
 mod fairness;
+mod faulty_gpu;
 mod lifecycle;
 mod photos;
 mod probe;

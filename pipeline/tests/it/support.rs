@@ -12,8 +12,8 @@ use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, ProbeSettings, ReservedCores,
-    StopReport,
+    DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus,
+    ProbeSettings, ReservedCores, StopReport,
 };
 use photofinish_store::model::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, Grid, NewAlbum, Recognition, RecognitionMode, Tenant,
@@ -181,6 +181,7 @@ pub fn test_settings() -> PipelineSettings {
         max_grid_cells: 16,
         max_runners: 100,
         lease_ttl: Duration::from_secs(60),
+        device_call_limit: DEVICE_CALL_LIMIT,
         drain_grace: Duration::from_secs(30),
     }
 }

@@ -45,6 +45,14 @@ pub fn vulkan_folder(layout: &Layout) -> PathBuf {
     layout.state_path(VULKAN_FOLDER)
 }
 
+/// The library of ONNX Runtime with WebGPU.
+///
+/// # Errors
+/// When it is not installed.
+pub fn webgpu_library(layout: &Layout) -> anyhow::Result<PathBuf> {
+    runtime::find_library_in(&layout.state_path(WEBGPU_FOLDER))
+}
+
 /// The folder of `lib/libnvrtc.so.*` and `bin/ptxas`.
 pub fn cuda_folder(layout: &Layout) -> PathBuf {
     layout.state_path(CUDA_FOLDER)

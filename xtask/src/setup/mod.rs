@@ -6,7 +6,7 @@ mod cargo_tools;
 mod chart_tools;
 pub mod cuda;
 mod go;
-mod gpu_tools;
+pub mod gpu_tools;
 mod models;
 mod packages;
 mod portraits;
