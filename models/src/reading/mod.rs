@@ -337,21 +337,23 @@ impl TorsoBibReader {
             let is_bib = !line.text.is_empty()
                 && request.pattern.matches(&line.text)
                 && found.is_filled_by(&line.text);
-            let confidence = |line: &RecognisedLine| match is_small {
-                true => line.confidence_when_small(),
-                false => line.confidence,
+            let max_confidence = |line: &RecognisedLine| match is_small {
+                true => line.max_confidence_when_small(),
+                false => 1.0,
             };
+            let limit = max_confidence(&line);
             let mut reading = TextReading {
                 quad,
-                confidence: confidence(&line),
+                confidence: line.confidence.min(limit),
+                max_confidence: limit,
                 text: line.text,
                 is_bib,
                 lattice: line.lattice,
             };
             if reading.may_be_longer(request.pattern) {
                 let beyond = self.recogniser.read_beyond_ends(request.frame, &quad)?;
-                let certainty = confidence(&beyond);
-                reading.complete(beyond, certainty, request.pattern);
+                let limit = max_confidence(&beyond);
+                reading.complete(beyond, limit, request.pattern);
             }
             readings.push(reading);
         }
@@ -386,6 +388,7 @@ fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
             text: reading.text.to_ascii_uppercase(),
             quad: reading.quad,
             confidence: reading.confidence,
+            max_confidence: reading.max_confidence,
             is_bib: reading.is_bib,
             lattice: reading.lattice,
         })
@@ -404,7 +407,8 @@ mod tests {
     fn reading(text: &str, confidence: f32) -> TextReading {
         let quad = Quad([Point::default(); 4]);
         let lattice = Lattice::from_probabilities(&[], &[]);
-        TextReading { quad, text: text.to_owned(), confidence, is_bib: false, lattice }
+        let text = text.to_owned();
+        TextReading { quad, text, confidence, max_confidence: 1.0, is_bib: false, lattice }
     }
 
     #[test]
