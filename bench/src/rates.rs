@@ -166,7 +166,7 @@ struct Pair {
 fn measure(without: &Limited, with: &Limited, turns: usize) -> anyhow::Result<Vec<Pair>> {
     let take = |turn: usize| {
         // The order changes, so that being second counts for neither.
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             let without = without.take_turn(turn)?;
             anyhow::Ok(Pair { without, with: with.take_turn(turn)? })
         } else {

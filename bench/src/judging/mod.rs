@@ -39,7 +39,7 @@ pub struct JudgingOptions {
     #[arg(long, default_value_t = 159)]
     pub read: usize,
     /// Photos of the album, with the texts of those that were read in turn.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 2000)]
     pub photos: usize,
     /// Times that the album is judged by each list.
     #[arg(long, default_value_t = 3)]
