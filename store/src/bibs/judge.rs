@@ -437,7 +437,7 @@ mod tests {
         let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
         for bibs in [&["125"][..], &["725"]] {
             let free = reading(&unsure, 0.86, TextIndexState::Candidate);
-            assert_eq!(judge(&list(bibs), &[free.clone()])[0].1, TextIndexState::Indexed);
+            assert_eq!(judge(&list(bibs), std::slice::from_ref(&free))[0].1, TextIndexState::Indexed);
             let small = DetectedText { max_confidence: 0.89, ..free };
             let mut judged = small.clone();
             judge_by_list(&list(bibs), &[small]).remove(0).apply_to(&mut judged);
@@ -464,9 +464,9 @@ mod tests {
         };
         let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
         let text = reading(&unsure, 0.86, TextIndexState::Candidate);
-        let both = shown(&list(&["125", "725"]), &[text.clone()]);
+        let both = shown(&list(&["125", "725"]), std::slice::from_ref(&text));
         assert_eq!(both, [[("725".to_owned(), 0.6), ("125".to_owned(), 0.4)]]);
-        let one = shown(&list(&["125"]), &[text.clone()]);
+        let one = shown(&list(&["125"]), std::slice::from_ref(&text));
         assert_eq!(one[0][0].0, "125");
         assert_eq!(one[0][1].0, "725", "a runner who is not on the list");
         let of_two = shown(&list(&["125", "725"]), &[sure("125"), text.clone()]);
