@@ -62,16 +62,12 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         max_entries: 10,
     };
     store.start_lists.import(fixture.album, import).await.unwrap();
-    sqlx::query("insert into event_cursor (album, published) values ($1, 0)")
-        .bind(fixture.album)
-        .execute(&database.writer)
-        .await
-        .unwrap();
-    sqlx::query("insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)")
-        .bind(fixture.album)
-        .execute(&database.writer)
-        .await
-        .unwrap();
+    for insert in [
+        "insert into event_cursor (album, published) values ($1, 0)",
+        "insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)",
+    ] {
+        sqlx::query(insert).bind(fixture.album).execute(&database.writer).await.unwrap();
+    }
     // Events and usage outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
