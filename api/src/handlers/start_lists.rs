@@ -10,8 +10,9 @@ use crate::errors::table::DeclineCode;
 use crate::start_list::{AcceptedStartList, MAX_ENTRIES, RefusedEntry};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
-use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, ListWarning, StartList};
+use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, ListWarning};
 use crate::wire::start_list_entries::{ListEntries, StartListEntries};
+use crate::wire::start_list_summary::StartList;
 
 /// Photos by which a check finds out what a list would change.
 const CHECKED_PHOTOS: u32 = 5000;

@@ -38,7 +38,7 @@ pub(crate) const UNJUDGED_PHOTOS: &str = "select id, settled_at from photo \
 macro_rules! select_texts {
     ($is_one_of:literal) => {
         concat!(
-            "select id, photo, text, box_top, box_left, box_width, box_height, confidence, standing, read_as, \
+            "select id, photo, text, box_top, box_left, box_width, box_height, confidence, max_confidence, standing, read_as, \
              read_confidence, read_standing, recogniser, lattice from seen_text where album = $1 and photo ",
             $is_one_of
         )
