@@ -261,7 +261,7 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
     let settings = PipelineSettings {
         read_threads: 1,
         lease_ttl: Duration::from_secs(3),
-        device_call_limit: Duration::from_secs(3),
+        device_call_limit: Duration::from_secs(5),
         ..test_settings()
     };
     let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));

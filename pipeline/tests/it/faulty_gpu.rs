@@ -82,7 +82,7 @@ impl FaultyGpu {
         let is_first = self.log.opened.load(Ordering::SeqCst) == 1;
         if call == 1 && is_first {
             // On a busy machine too photos wait then, and batches form.
-            thread::sleep(Duration::from_millis(500));
+            thread::sleep(Duration::from_secs(2));
         }
         match self.log.fault {
             _ if self.is_lost.load(Ordering::SeqCst) => Err(self.lose()),
