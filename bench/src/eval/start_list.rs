@@ -104,8 +104,8 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
             judge_with(client, &album.id, judged.share)?;
             judged.found.add_readings(client, &album, &labels)?;
             let now = indexed_by_photo(client, &album)?;
-            for (label, texts) in labels.iter().zip(before.iter().zip(&now)) {
-                judged.inventions.add_photo(label, texts, &list);
+            for (label, (before, now)) in labels.iter().zip(before.iter().zip(&now)) {
+                judged.inventions.add_photo(label, before, now, &list);
             }
         }
         println!("reading {seed} of {seeds}: done");
@@ -194,7 +194,8 @@ impl Inventions {
     fn add_photo(
         &mut self,
         label: &LabelledPhoto,
-        (before, now): (&BTreeSet<String>, &BTreeSet<String>),
+        before: &BTreeSet<String>,
+        now: &BTreeSet<String>,
         list: &DrawnList,
     ) {
         let off_list = label.bibs.iter().filter(|bib| list.missing.contains(*bib)).count();
@@ -286,7 +287,7 @@ mod tests {
         let list = draw_list(none, &[&photo], 1);
         assert_eq!((list.missing.len(), list.bibs.contains("1207")), (2, false));
         let mut inventions = Inventions::default();
-        inventions.add_photo(&photo, (&bibs(&["207"]), &bibs(&["1207", "207", "1201"])), &list);
+        inventions.add_photo(&photo, &bibs(&["207"]), &bibs(&["1207", "207", "1201"]), &list);
         let Inventions { runners, wrong, invented } = inventions;
         assert_eq!((runners, wrong, invented), (2, 2, 1), "207 was found before");
     }

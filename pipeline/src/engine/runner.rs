@@ -365,12 +365,10 @@ impl<S: SteppedStage> Worker<S> {
     /// Lets a photo take the share along to a stage that waits for it. Returns the share if it stays with this thread until
     /// the photos are sent.
     fn pass_share(&self, photos: &mut [EndedPhoto<S::Out>], share: HeldShare) -> Option<HeldShare> {
-        // A failure is written to the database, which needs no core.
         let Outlet::Next(sender) = &self.outlet else { return None };
-        if photos.iter().any(|photo| photo.result.is_err()) {
-            return None;
-        }
         match photos {
+            // A failure is written to the database, which needs no core.
+            photos if photos.iter().any(|photo| photo.result.is_err()) => None,
             [photo] if photo.ticket.organization() == share.owner && sender.is_awaited() => {
                 if let Some(share) = share.carry() {
                     photo.ticket.carry(share);
