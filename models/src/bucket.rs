@@ -3,8 +3,12 @@
 use crate::traits::ModelError;
 
 /// Calls without a lack of memory after which the bucket is doubled again: what took the memory, such as another process
-/// on the device, may have ended. Each attempt that is too early costs one call.
+/// on the device, may have ended. Each attempt that is too early costs one call, and twice as many calls pass before the
+/// next one.
 const CALLS_BEFORE_GROWTH: u32 = 64;
+
+/// The most calls before an attempt: some minutes of work.
+const MOST_CALLS_BEFORE_GROWTH: u32 = 4096;
 
 /// Items of an input for `count` items: at most a quarter more, so that inputs have few shapes, 20 up to 64 items. A device
 /// prepares a network for each shape that it has not seen. The results of the items beyond `count` are not read.
@@ -19,13 +23,23 @@ pub struct Bucket {
     most: usize,
     size: usize,
     calls_since_change: u32,
+    /// Calls before the next attempt to double it.
+    calls_before_growth: u32,
+    /// Whether no call since it was doubled took as many items as it allows.
+    is_growth_untried: bool,
 }
 
 impl Bucket {
     /// A bucket of at most `most` items, which is at least 1.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
-        Self { most, size: most, calls_since_change: 0 }
+        Self {
+            most,
+            size: most,
+            calls_since_change: 0,
+            calls_before_growth: CALLS_BEFORE_GROWTH,
+            is_growth_untried: false,
+        }
     }
 
     /// Items that the next call takes at most.
@@ -50,13 +64,16 @@ impl Bucket {
                 Ok(found) => {
                     outputs.extend(found);
                     remaining = &remaining[count..];
-                    self.note_success();
+                    self.note_success(count);
                 }
                 Err(ModelError::OutOfMemory { name, detail }) if count > 1 => {
-                    self.size = padded(count).div_ceil(2);
-                    self.calls_since_change = 0;
+                    let is_known = self.is_growth_untried;
+                    self.note_failure(count);
                     let size = self.size;
-                    tracing::warn!(name, detail, size, "the device lacks memory, calls take fewer items");
+                    // Of a device that has too little memory for good, the log says so once.
+                    if !is_known {
+                        tracing::warn!(name, detail, size, "the device lacks memory, calls take fewer items");
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -64,12 +81,26 @@ impl Bucket {
         Ok(outputs)
     }
 
-    fn note_success(&mut self) {
+    fn note_success(&mut self, count: usize) {
+        if self.is_growth_untried && count == self.size {
+            self.is_growth_untried = false;
+            self.calls_before_growth = CALLS_BEFORE_GROWTH;
+        }
         self.calls_since_change += 1;
-        if self.size < self.most && self.calls_since_change >= CALLS_BEFORE_GROWTH {
+        if self.size < self.most && self.calls_since_change >= self.calls_before_growth {
             self.size = (self.size * 2).min(self.most);
             self.calls_since_change = 0;
+            self.is_growth_untried = true;
         }
+    }
+
+    fn note_failure(&mut self, count: usize) {
+        if self.is_growth_untried {
+            self.calls_before_growth = (self.calls_before_growth * 2).min(MOST_CALLS_BEFORE_GROWTH);
+        }
+        self.size = padded(count).div_ceil(2);
+        self.calls_since_change = 0;
+        self.is_growth_untried = false;
     }
 }
 
@@ -130,6 +161,16 @@ mod tests {
             double(&mut bucket, &[0], 16, &mut calls);
         }
         assert_eq!(bucket.size(), 16);
+    }
+
+    #[test]
+    fn a_device_that_lacks_memory_for_good_is_asked_ever_less_often() {
+        let (mut bucket, mut calls) = (Bucket::new(8), Vec::new());
+        for _ in 0..1000 {
+            double(&mut bucket, &[1; 8], 4, &mut calls);
+        }
+        let failed = calls.iter().filter(|items| **items > 4).count();
+        assert_eq!(failed, 6, "at first, then after 64, 128, 256, 512 and 1024 of {} calls", calls.len());
     }
 
     #[test]
