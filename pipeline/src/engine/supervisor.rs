@@ -232,9 +232,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a generation, and with it the pipeline, because a device hangs: other threads that call it would hang too, and
-    /// only another process has it back. Photos of threads that end return to the queue; those of a thread that hangs may
-    /// be why it does, so that their leases expire.
+    /// Ends a generation, and with it the pipeline, because a device hangs: only another process has it back. Photos of
+    /// threads that end return to the queue; those of a thread that hangs may be why it does, so that their leases expire.
     fn end_hanging(
         &self,
         generation: Generation,
@@ -247,7 +246,6 @@ impl Supervisor {
         tracing::error!(reason, "pipeline ended, its process has to be replaced");
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
         let terminated = self.fail_generation(generation, Vec::new(), exit_timeout);
-        // The first reason is kept; there is no second.
         let _first = self.shared.hang.set(reason);
         StoppedGeneration { drained: false, abandoned_threads: terminated.abandoned_threads }
     }
@@ -313,11 +311,10 @@ impl Supervisor {
                 recv(generation.ready()) -> _ready => missing -= 1,
                 recv(generation.exits()) -> exit => return Some(GenerationEnd::Failed(exit.into_iter().collect())),
                 recv(self.stop) -> _stop => return Some(GenerationEnd::Stopped),
-                default(POLL_INTERVAL) => {
-                    if let Some(end) = self.check_device() {
-                        return Some(end);
-                    }
-                }
+                default(POLL_INTERVAL) => {}
+            }
+            if let Some(end) = self.check_device() {
+                return Some(end);
             }
         }
         *lock(&self.shared.wakeup) = Some(generation.wakeup.clone());

@@ -30,7 +30,6 @@ use crate::engine::supervisor::{
     POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
     SupervisorTimeouts, stop_channel,
 };
-use crate::settings::DEVICE_CALL_LIMIT;
 use crate::stages::feed::Feed;
 use crate::stages::long_photos::LongPhotos;
 use crate::testing::memory_queue::MemoryQueue;
@@ -305,7 +304,7 @@ impl FaultyPipeline {
             backoff: timings.backoff,
             free_idle_memory: Box::new(|| ()),
             longest_device_call: Box::new(|| None),
-            device_call_limit: DEVICE_CALL_LIMIT,
+            device_call_limit: crate::settings::DEVICE_CALL_LIMIT,
             start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
