@@ -82,7 +82,7 @@ pub(crate) async fn load_or_create_embedding(
     if let Some(outcome) = probe.outcome.take() {
         return Selfie::new(&probe, outcome, false);
     }
-    let lock = ctx.selfie_locks.lock(id).await;
+    let lock = ctx.selfie_locks.lock(id).await?;
     // While this search waited for the lock, another one may have examined the selfie.
     let mut probe = ctx.store.probes.get(album.id, id).await?;
     if let Some(outcome) = probe.outcome.take() {

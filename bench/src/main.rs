@@ -1,6 +1,6 @@
 //! `photofinish-bench`: measures Photofinish against named baselines and compares its results with labelled
 //! photos. It drives the service from outside, as a partner would, and knows nothing of how the service is built;
-//! only `eval calibrate`, `reading` and `gpu-check` use the networks directly.
+//! only `eval calibrate`, `reading`, `judging` and `gpu-check` use the networks directly.
 //!
 //! `cargo xtask eval ...` and `cargo xtask bench ...` pass through to it; `bench/RESULTS.md` keeps what it printed.
 
@@ -12,10 +12,12 @@ mod events;
 mod gpu;
 mod gpu_model;
 mod jpeg;
+mod judging;
 mod load;
 mod networks;
 mod photos;
 mod python;
+mod rates;
 mod reading;
 mod search;
 mod service;
@@ -47,8 +49,12 @@ enum Command {
     Store(store::StoreOptions),
     /// Confirmations and the work queue with credits enforced beside those without, in pairs; SQLite and Postgres.
     Credits(store::StoreOptions),
+    /// What rate limits cost a request: services with and without them in turn; SQLite and Postgres.
+    Rates(rates::RateOptions),
     /// Events of photos that become ready at a fixed rate: how long until a webhook's receiver has them; SQLite and Postgres.
     Events(events::EventOptions),
+    /// Bytes of lattices by real readings, and the time of judging photos by start lists of three sizes; SQLite and Postgres.
+    Judging(judging::JudgingOptions),
     /// The kernel of face search over a million vectors: time and bandwidth, one probe and 32, beside faiss.
     Search(search::SearchOptions),
     /// CPU of our JPEG decoder and of libjpeg-turbo, by sampling and scale, and whether their pixels are the same.
@@ -73,6 +79,8 @@ fn main() -> anyhow::Result<()> {
         Command::Store(options) => store::run(&options)?.publish(&options.output),
         Command::Credits(options) => store::run_credits(&options)?.publish(&options.output),
         Command::Events(options) => events::run(&options)?.publish(&options.output),
+        Command::Rates(options) => rates::run(&options)?.publish(&options.output),
+        Command::Judging(options) => judging::run(&options)?.publish(&options.output),
         Command::Search(options) => search::run(&options)?.publish(&options.output),
         Command::Jpeg(options) => jpeg::run(&options)?.publish(&options.output),
         Command::Reading(options) => reading::run(&options)?.publish(&options.output),

@@ -196,8 +196,11 @@ pub struct BibText {
     pub text: String,
     /// Corners in pixels of the frame.
     pub quad: Quad,
-    /// Mean probability of its characters, 0 to 1.
+    /// Mean probability of its characters, 0 to 1, at most `max_confidence`.
     pub confidence: f32,
+    /// The highest confidence that whoever judges the text again may have; 1 for no limit. Lower where the characters are
+    /// too small to tell a number from its neighbours, whatever is known of the event.
+    pub max_confidence: f32,
     /// Whether the whole text matches the pattern.
     pub is_bib: bool,
     /// What else the recogniser thought it may say.

@@ -106,6 +106,12 @@ pub fn run(command: &StartListCommand) -> anyhow::Result<ExitCode> {
         StartListCommand::Show(album) => {
             let list = call("get", json!({ "albumId": album.album }))?;
             println!("{} bibs; {} photos judged, {} left", list["entries"], list["judged"], list["left"]);
+            if list["withoutLattice"] != 0 {
+                println!(
+                    "{} photos were read before lattices were stored: `albums/reprocess` reads them again",
+                    list["withoutLattice"]
+                );
+            }
         }
         StartListCommand::Delete(album) => {
             call("delete", json!({ "albumId": album.album }))?;

@@ -1,4 +1,5 @@
-//! Judges photos again whose album got another start list, in one process at a time. Photos are not read again.
+//! Learns the formats of bibs, and judges photos again whose album got another start list or format, in one process at a
+//! time. Photos are not read again.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub async fn judge_forever(store: &Store, holder: ProcessId) {
             // Another process has the task.
             Err(error) if error.kind == StoreErrorKind::Conflict => {}
             Err(error) if !is_failing => {
-                tracing::warn!(%error, "failed to judge photos by their start lists, retrying every second");
+                tracing::warn!(%error, "failed to judge photos or to learn a format of bibs, retrying every second");
             }
             Err(_) => {}
         }

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::model::bib_format::LearnedFormat;
-use crate::model::ids::AlbumId;
+use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::process::TaskLease;
 use crate::model::start_list::{
-    CheckedStartList, EntryPage, EntryQuery, ImportedStartList, JudgedPhotos, StartListEntry,
+    CheckedStartList, EntryPage, EntryQuery, ExplainedText, ImportedStartList, JudgedPhotos, StartListEntry,
     StartListImport, StartListSummary,
 };
 
@@ -35,6 +35,8 @@ pub trait StartLists: Send + Sync {
     async fn list_entries(&self, album: AlbumId, query: EntryQuery) -> Result<EntryPage>;
     /// Removes the list; every text becomes what was read. Without effect if there is none.
     async fn delete(&self, album: AlbumId) -> Result<()>;
+    /// Returns the texts of a photo, in the order of detection, with what else they may be by the rules of the album.
+    async fn explain_texts(&self, album: AlbumId, photo: PhotoId) -> Result<Vec<ExplainedText>>;
     /// Returns the format that the sure readings of the album show; without shapes if there are too few, or none.
     async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat>;
     /// Returns the entries of these bibs that are on the list; `None` if the album has no list.

@@ -193,7 +193,7 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
-            start_lists: Arc::new(SqlStartLists::new(database.clone())),
+            start_lists: Arc::new(SqlStartLists::new(database.clone(), Arc::clone(&rules))),
             judging: Arc::new(SqlJudging::new(database.clone(), rules)),
             events: Arc::clone(&events) as _,
             event_publisher: events,

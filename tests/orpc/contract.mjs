@@ -13,6 +13,13 @@ export const contract = {
     delete: post('/albums/delete'),
     reprocess: post('/albums/reprocess'),
     progress: post('/albums/progress'),
+    startlist: {
+      import: post('/albums/startlist/import'),
+      check: post('/albums/startlist/check'),
+      get: post('/albums/startlist/get'),
+      entries: post('/albums/startlist/entries'),
+      delete: post('/albums/startlist/delete'),
+    },
   },
   photos: {
     photo: {

@@ -125,6 +125,27 @@ const steps = {
     assert.equal((await fetch(hit.thumbnailUrl)).status, 200)
   },
 
+  async 'a start list judges the photo that was read before it'() {
+    const { startlist } = client.albums
+    const entries = [{ bib: BIB, wave: 'B' }, { bib: '98765' }]
+    const checked = await startlist.check({ albumId: steps.album, entries })
+    assert.equal(checked.photos, 1)
+    const imported = await startlist.import({ albumId: steps.album, entries })
+    assert.deepEqual([imported.entries, imported.judging.photos, imported.refused], [2, 1, []])
+    const deadline = Date.now() + 60_000
+    let list
+    do list = await startlist.get({ albumId: steps.album })
+    while (list.left > 0 && Date.now() < deadline)
+    assert.deepEqual([list.entries, list.judged, list.left, list.withoutLattice], [2, 1, 0, 0])
+    const photo = await client.photos.photo.get({ albumId: steps.album, photoId: steps.photo })
+    const text = photo.texts.find((text) => text.text === BIB)
+    assert.deepEqual([text.onStartList, text.indexed, text.alternatives[0].text], [true, true, BIB])
+    for (const { confidence } of text.alternatives) assert.ok(confidence > 0 && confidence <= 100)
+    const page = await startlist.entries({ albumId: steps.album, prefix: BIB })
+    assert.deepEqual([page.entries.map(({ bib, wave }) => [bib, wave]), page.total], [[[BIB, 'B']], 1])
+    await startlist.delete({ albumId: steps.album })
+  },
+
   async 'defined errors arrive as defined ORPCErrors'() {
     await fails(clientWith(undefined).albums.list(), { code: 'UNAUTHORIZED', status: 401, defined: true, data: ignored })
     await fails(clientWith('nonsense').albums.list({}), { code: 'UNAUTHORIZED', status: 401, defined: true, data: ignored })

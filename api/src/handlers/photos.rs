@@ -35,11 +35,15 @@ pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Resu
     let photo = ctx.store.photos.get(input.album, id).await?;
     let (faces, texts) = ctx.store.photos.get_detections(input.album, id).await?;
     let entries = find_entries(&ctx, &album, texts.iter().map(|text| text.text.clone())).await?;
+    let explained = match entries {
+        Some(_) => ctx.store.start_lists.explain_texts(input.album, id).await?,
+        None => Vec::new(),
+    };
     let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
     Ok(PhotoDetail {
         photo: Photo::new(photo, urls),
         faces: faces.into_iter().map(Into::into).collect(),
-        texts: texts.into_iter().map(|text| SeenText::new(text, &entries)).collect(),
+        texts: texts.into_iter().map(|text| SeenText::new(text, &entries, &explained)).collect(),
     })
 }
 

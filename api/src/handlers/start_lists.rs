@@ -10,8 +10,9 @@ use crate::errors::table::DeclineCode;
 use crate::start_list::{AcceptedStartList, MAX_ENTRIES, RefusedEntry};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
-use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, ListWarning, StartList};
+use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, ListWarning};
 use crate::wire::start_list_entries::{ListEntries, StartListEntries};
+use crate::wire::start_list_summary::StartList;
 
 /// Photos by which a check finds out what a list would change.
 const CHECKED_PHOTOS: u32 = 5000;
@@ -26,12 +27,17 @@ struct Accepted {
 
 async fn accept(ctx: &Context, caller: &AlbumManager, input: ImportStartList) -> Result<Accepted, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else.
     let ImportStartList { mode, list, .. } = input;
-    let accepted = tokio::task::spawn_blocking(move || list.accept()).await.map_err(ApiError::internal)?;
-    let AcceptedStartList { entries, refused } = accepted?;
-    let mut bibs = entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.as_str());
-    let warnings = ListWarning::find(&mut bibs, &album.config.bib_pattern);
+    // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else.
+    let accept = move || {
+        let accepted = list.accept()?;
+        let mut bibs =
+            accepted.entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.as_str());
+        let warnings = ListWarning::find(&mut bibs, &album.config.bib_pattern);
+        Ok::<_, ApiError>((accepted, warnings))
+    };
+    let accepted = tokio::task::spawn_blocking(accept).await.map_err(ApiError::internal)?;
+    let (AcceptedStartList { entries, refused }, warnings) = accepted?;
     let import = StartListImport { mode, entries, imported_by: caller.key, max_entries: MAX_ENTRIES };
     Ok(Accepted { import, refused, warnings })
 }

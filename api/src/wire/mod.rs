@@ -13,6 +13,7 @@ pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod start_list;
 pub(crate) mod start_list_entries;
+pub(crate) mod start_list_summary;
 pub(crate) mod upload;
 pub(crate) mod webhook;
 

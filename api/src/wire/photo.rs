@@ -4,6 +4,7 @@ use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::{
     self as stored, FailureReason, PhotoState, TextIndexState, UnindexedReason,
 };
+use photofinish_store::model::start_list::{Alternative, ExplainedText};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -137,6 +138,10 @@ impl Output for PhotoDetail {
             confidence: 71.4,
             indexed: false,
             reason,
+            alternatives: vec![
+                AlternativeText { text: "1207".to_owned(), confidence: 71.4 },
+                AlternativeText { text: "7207".to_owned(), confidence: 28.2 },
+            ],
         };
         Self { photo: Photo::example(), faces: vec![face], texts: vec![text] }
     }
@@ -190,11 +195,41 @@ pub(crate) struct SeenText {
     /// Why exact searches do not find it; null when they do.
     #[schema(required, schema_with = reason_schema)]
     reason: Option<&'static str>,
+    /// What the characters may say by the start list, at most 5 texts, the most probable first; empty where no list judges
+    /// the text, and for texts that were read before the service kept what else they may say.
+    alternatives: Vec<AlternativeText>,
+}
+
+/// What a text may be.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AlternativeText {
+    /// A bib of the start list, or another text of upper-case letters and digits.
+    text: String,
+    /// Its probability by the list. Other than that of the text itself where the reader is surer than the list, or the
+    /// characters are too small to be sure of.
+    #[schema(minimum = 0, maximum = 100)]
+    confidence: f64,
+}
+
+impl From<Alternative> for AlternativeText {
+    fn from(alternative: Alternative) -> Self {
+        let Alternative { text, confidence } = alternative;
+        Self { text, confidence: round_percent(100.0 * confidence) }
+    }
 }
 
 impl SeenText {
-    /// The text as the response has it, by the entries of the album's start list.
-    pub(crate) fn new(text: stored::DetectedText, entries: &KnownEntries) -> Self {
+    /// The text as the response has it, by the entries of the album's start list and what the list makes of each text.
+    pub(crate) fn new(
+        text: stored::DetectedText,
+        entries: &KnownEntries,
+        explained: &[ExplainedText],
+    ) -> Self {
+        let is_this = |other: &&ExplainedText| {
+            other.text.bounding_box == text.bounding_box && other.text.as_read() == text.as_read()
+        };
+        // None where the photo was processed between two looks at it.
+        let alternatives = explained.iter().find(is_this).map(|it| it.alternatives.clone());
         let unindexed = match text.index_state {
             TextIndexState::Indexed => None,
             TextIndexState::Candidate => Some(UnindexedReason::LowConfidence),
@@ -209,6 +244,7 @@ impl SeenText {
             confidence: round_percent(text.confidence * 100.0),
             indexed: unindexed.is_none(),
             reason: unindexed.map(UnindexedReason::as_str),
+            alternatives: alternatives.unwrap_or_default().into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,13 +1,10 @@
-//! Requests and responses of `albums/startlist/*`.
+//! Requests of `albums/startlist/import` and `check`, and their responses.
 
 use photofinish_store::model::ids::AlbumId;
-use photofinish_store::model::start_list::{
-    self as stored, CheckedStartList, ImportMode, ImportedStartList, StartListSummary,
-};
+use photofinish_store::model::start_list::{self as stored, CheckedStartList, ImportMode, ImportedStartList};
 use regex::Regex;
 use serde::Serialize;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::{Output, read_album_id, round_percent, sample};
@@ -323,70 +320,5 @@ impl Output for CheckedList {
             examples: vec![example],
         };
         Self::new(checked, 0, Vec::new())
-    }
-}
-
-/// The start list of an album.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StartList {
-    /// Rises with every import; 0 without a list.
-    #[schema(value_type = f64, minimum = 0)]
-    version: i64,
-    /// Bibs on the list.
-    #[schema(value_type = f64, minimum = 0)]
-    entries: u64,
-    /// Bibs by wave.
-    waves: Vec<Wave>,
-    /// When it was last imported; null without a list.
-    #[schema(required)]
-    #[serde(with = "time::serde::rfc3339::option")]
-    imported_at: Option<OffsetDateTime>,
-    /// Ready photos whose texts are judged by it.
-    #[schema(value_type = f64, minimum = 0)]
-    judged: u64,
-    /// Ready photos that are still to be judged.
-    #[schema(value_type = f64, minimum = 0)]
-    left: u64,
-}
-
-/// The bibs of a wave.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Wave {
-    /// Null for bibs without one.
-    #[schema(required)]
-    wave: Option<String>,
-    #[schema(value_type = f64, minimum = 0)]
-    entries: u64,
-}
-
-impl From<Option<StartListSummary>> for StartList {
-    fn from(list: Option<StartListSummary>) -> Self {
-        let Some(list) = list else {
-            return Self { version: 0, entries: 0, waves: Vec::new(), imported_at: None, judged: 0, left: 0 };
-        };
-        let waves = list.waves.into_iter().map(|wave| Wave { wave: wave.wave, entries: wave.entries });
-        Self {
-            version: list.version,
-            entries: list.entries,
-            waves: waves.collect(),
-            imported_at: Some(list.imported_at),
-            judged: list.judged,
-            left: list.left,
-        }
-    }
-}
-
-impl Output for StartList {
-    fn example() -> Self {
-        Some(StartListSummary {
-            version: 3,
-            entries: 9812,
-            waves: vec![stored::WaveSize { wave: Some("B".to_owned()), entries: 9812 }],
-            imported_at: sample::TIME,
-            judged: 41_200,
-            left: 0,
-        })
-        .into()
     }
 }

@@ -36,7 +36,7 @@ fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
     let seen_text = |text: &str, confidence: f64, reason: Value| {
         let mut seen = seen_face(confidence, reason);
         seen["text"] = json!(text);
-        (seen["readAs"], seen["onStartList"]) = (json!(null), json!(null));
+        (seen["readAs"], seen["onStartList"], seen["alternatives"]) = (json!(null), json!(null), json!([]));
         seen
     };
     let texts = [

@@ -1,6 +1,8 @@
 //! Start lists and formats of bibs: what is taken of a file, and what photos and searches say of it.
 
+use photofinish_store::conformance::reading;
 use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::photo::DetectedText;
 use photofinish_store::model::process::Task;
 use serde_json::{Value, json};
 
@@ -104,6 +106,12 @@ fn photos_and_hits_say_what_the_list_says() {
     );
     assert_eq!(checked["examples"][0]["photoId"], stranger);
     assert_eq!(import(&partner, body, &album)["judging"]["photos"], json!(2));
+    let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
+    assert_eq!(
+        (&list["judged"], &list["withoutLattice"]),
+        (&json!(0), &json!(2)),
+        "texts of tests have none"
+    );
     let left = || partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok()["left"].clone();
     assert_eq!(left(), json!(2));
     judge(&service);
@@ -135,6 +143,43 @@ fn photos_and_hits_say_what_the_list_says() {
     partner.call("/albums/startlist/delete", &json!({ "albumId": album })).ok();
     let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
     assert_eq!((&list["version"], &list["importedAt"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn a_text_shows_what_else_it_may_be_by_the_list() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let unsure = || reading("7207", '1', 0.85);
+    let small = DetectedText { max_confidence: 0.89, ..unsure() };
+    let photo = json!(service.ready_photo(&partner, album_id, vec![], vec![unsure()]));
+    let of_small = json!(service.ready_photo(&partner, album_id, vec![], vec![small]));
+    let get = |photo: &Value| {
+        partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["texts"][0]
+            .clone()
+    };
+    assert_eq!(get(&photo)["alternatives"], json!([]), "nothing is known of the event");
+    import(&partner, json!({ "entries": [{ "bib": "1207" }, { "bib": "33" }] }), &album);
+    judge(&service);
+    let text = get(&photo);
+    assert_eq!(
+        (&text["text"], &text["readAs"], &text["indexed"]),
+        (&json!("1207"), &json!("7207"), &json!(true))
+    );
+    let alternatives = text["alternatives"].as_array().unwrap();
+    let texts: Vec<&Value> = alternatives.iter().map(|alternative| &alternative["text"]).collect();
+    assert_eq!(texts[0], &json!("1207"));
+    assert_eq!(alternatives[0]["confidence"], text["confidence"]);
+    let sum: f64 = alternatives.iter().map(|alternative| alternative["confidence"].as_f64().unwrap()).sum();
+    assert!((99.0..100.5).contains(&sum), "{text}");
+    let text = get(&of_small);
+    assert_eq!(
+        (&text["text"], &text["indexed"], &text["reason"], &text["confidence"]),
+        (&json!("1207"), &json!(false), &json!("LOW_CONFIDENCE"), &json!(89.0)),
+        "characters that are too small are no answer, whatever the list says"
+    );
+    let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
+    assert_eq!((&list["judged"], &list["withoutLattice"]), (&json!(2), &json!(0)));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Bib search over the labelled race photos with start lists: the same readings, judged by each list in turn as an organizer
-//! would have them judged, through the API.
+//! would have them judged, through the API; and by each list with other shares of runners who are not on it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,13 +9,16 @@ use serde_json::{Value, json};
 
 use super::bibs::{COLUMNS, VariantResult, add_rows, make_photos};
 use super::options::BibOptions;
+use super::tally::{PRECISION, RECALL_AS_LABELLED, estimate, indexed_texts};
 use super::variants::Variant;
 use crate::photos::enlarge::pick_evenly;
 use crate::photos::jitter::Jitter;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::random::SplitMix;
 use crate::photos::score::trim_zeros;
+use crate::report::goals::Goal;
 use crate::report::{Report, Table};
+use crate::service::album::UploadedAlbum;
 
 /// Judging begins within a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -38,6 +41,31 @@ const LISTS: [ListKind; 4] = [
     ListKind { name: "half, without a tenth of the runners", density: 0.5, missing: 0.1 },
 ];
 
+/// What an album may say of the part of its runners who are not on its list (`config.startList.offListShare`), and what it
+/// says by default.
+const SHARES: [f64; 6] = [0.02, 0.05, 0.1, 0.2, 0.4, 0.7];
+const DEFAULT_SHARE: f64 = 0.1;
+
+/// What a list with a share made of the readings.
+struct Judged {
+    list: ListKind,
+    share: f64,
+    found: VariantResult,
+    inventions: Inventions,
+}
+
+impl Judged {
+    fn of_all(photos: usize) -> Vec<Self> {
+        let judged = |list: ListKind, share| Self {
+            list,
+            share,
+            found: VariantResult::new(list.name, photos),
+            inventions: Inventions::default(),
+        };
+        LISTS.into_iter().flat_map(|list| SHARES.map(|share| judged(list, share))).collect()
+    }
+}
+
 /// A drawn list.
 struct DrawnList {
     bibs: BTreeSet<String>,
@@ -56,9 +84,8 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     let folder = paths.find_shared("photos/files")?;
     let variants = Variant::start_all(options)?;
     let variant = &variants[0];
-    let names = ["no list"].into_iter().chain(LISTS.map(|list| list.name));
-    let mut results: Vec<VariantResult> = names.map(|name| VariantResult::new(name, labels.len())).collect();
-    let mut inventions = [Inventions::default(); LISTS.len()];
+    let mut without = VariantResult::new("no list", labels.len());
+    let mut all_judged = Judged::of_all(labels.len());
     let seeds = if options.unchanged { 1 } else { u64::from(options.seeds) };
     for seed in 1..=seeds {
         let changed = tempfile::tempdir()?;
@@ -66,14 +93,19 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
         let files = make_photos(&labels, &folder, changed.path(), draw)?;
         let (album, _) = variant.read(changed.path(), &files)?;
         let client = variant.client();
-        results[0].add_readings(client, &album, &labels)?;
-        for (at, kind) in LISTS.iter().enumerate() {
-            let list = draw_list(*kind, &labels, seed);
-            judge_by(client, &album.id, &list)?;
-            results[at + 1].add_readings(client, &album, &labels)?;
-            for (photo, label) in album.photos.iter().zip(&labels) {
-                let detail = client.get_photo(&album.id, &photo.id)?;
-                inventions[at].add_photo(label, &super::tally::indexed_texts(&detail), &list);
+        without.add_readings(client, &album, &labels)?;
+        let before = indexed_by_photo(client, &album)?;
+        let mut imported = None;
+        for judged in &mut all_judged {
+            let list = draw_list(judged.list, &labels, seed);
+            if imported.replace(judged.list.name) != Some(judged.list.name) {
+                import(client, &album.id, &list)?;
+            }
+            judge_with(client, &album.id, judged.share)?;
+            judged.found.add_readings(client, &album, &labels)?;
+            let now = indexed_by_photo(client, &album)?;
+            for (label, (before, now)) in labels.iter().zip(before.iter().zip(&now)) {
+                judged.inventions.add_photo(label, before, now, &list);
             }
         }
         println!("reading {seed} of {seeds}: done");
@@ -82,12 +114,23 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
         format!("{seeds} readings of each photo; the same readings are judged by each list; 90 % intervals.");
     let mut report = Report::new("bibs with start lists", "Bib search with start lists on RBNR, end to end");
     let mut table = Table::new(&caption, &COLUMNS);
+    let goals = goals(&without, &all_judged);
+    let share_table = share_table(&without, &all_judged);
+    let invention_table = invention_table(&all_judged);
+    let by_default = all_judged.into_iter().filter(|judged| judged.share == DEFAULT_SHARE);
+    let results: Vec<VariantResult> =
+        std::iter::once(without).chain(by_default.map(|judged| judged.found)).collect();
     for set in ["set1", "set2", ""] {
         add_rows(&mut table, set, &labels, &results);
     }
-    report.tables.push(table);
-    report.tables.push(invention_table(&inventions));
+    report.tables.extend([table, invention_table, share_table]);
+    report.goals = goals;
     Ok(report)
+}
+
+fn indexed_by_photo(client: &Client, album: &UploadedAlbum) -> anyhow::Result<Vec<BTreeSet<String>>> {
+    let indexed = |id: &str| anyhow::Ok(indexed_texts(&client.get_photo(&album.id, id)?));
+    album.photos.iter().map(|photo| indexed(&photo.id)).collect()
 }
 
 /// Draws a list: the labelled bibs, and other numbers of the same lengths.
@@ -112,11 +155,18 @@ fn draw_list(kind: ListKind, labels: &[&LabelledPhoto], seed: u64) -> DrawnList 
     DrawnList { bibs, missing }
 }
 
-/// Imports a list in place of the one before and waits until all photos are judged by it.
-fn judge_by(client: &Client, album: &str, list: &DrawnList) -> anyhow::Result<()> {
+/// Imports a list in place of the one before.
+fn import(client: &Client, album: &str, list: &DrawnList) -> anyhow::Result<()> {
     let entries: Vec<Value> = list.bibs.iter().map(|bib| json!({ "bib": bib })).collect();
-    let _: Value =
-        client.call("albums/startlist/import", &json!({ "albumId": album, "entries": entries }))?;
+    let body = json!({ "albumId": album, "entries": entries });
+    client.call::<Value>("albums/startlist/import", &body)?;
+    Ok(())
+}
+
+/// Sets the share of runners who are not on the list and waits until all photos are judged by it.
+fn judge_with(client: &Client, album: &str, share: f64) -> anyhow::Result<()> {
+    let config = json!({ "startList": { "offListShare": share } });
+    client.call::<Value>("albums/update", &json!({ "albumId": album, "config": config }))?;
     let begun = Instant::now();
     loop {
         let state: Value = client.call("albums/startlist/get", &json!({ "albumId": album }))?;
@@ -135,10 +185,19 @@ struct Inventions {
     runners: usize,
     /// Texts in their photos that are indexed and no label.
     wrong: usize,
+    /// Those of them that were not indexed without a list: the list has invented them.
+    invented: usize,
 }
 
 impl Inventions {
-    fn add_photo(&mut self, label: &LabelledPhoto, indexed: &BTreeSet<String>, list: &DrawnList) {
+    /// Adds a photo by what was indexed without the list and with it.
+    fn add_photo(
+        &mut self,
+        label: &LabelledPhoto,
+        before: &BTreeSet<String>,
+        now: &BTreeSet<String>,
+        list: &DrawnList,
+    ) {
         let off_list = label.bibs.iter().filter(|bib| list.missing.contains(*bib)).count();
         if off_list == 0 {
             return;
@@ -148,17 +207,67 @@ impl Inventions {
             bibs.any(|bib| trim_zeros(bib) == trim_zeros(text))
         };
         self.runners += off_list;
-        self.wrong += indexed.iter().filter(|text| !is_label(text)).count();
+        let wrong = || now.iter().filter(|text| !is_label(text));
+        self.wrong += wrong().count();
+        self.invented += wrong().filter(|text| !before.contains(*text)).count();
     }
 }
 
-fn invention_table(inventions: &[Inventions]) -> Table {
+fn invention_table(all: &[Judged]) -> Table {
     let mut table = Table::new(
-        "Photos of runners who are not on the list: indexed texts that are no label.",
-        &["list", "bibs off the list", "wrong texts in their photos"],
+        "Photos of runners who are not on the list: indexed texts that are no label, and those that no search found without \
+         the list.",
+        &["list", "bibs off the list", "wrong texts in their photos", "invented by the list"],
     );
-    for (kind, found) in LISTS.iter().zip(inventions).filter(|(kind, _)| kind.missing > 0.0) {
-        table.add_row(vec![kind.name.to_owned(), found.runners.to_string(), found.wrong.to_string()]);
+    for judged in all.iter().filter(|it| it.share == DEFAULT_SHARE && it.list.missing > 0.0) {
+        let Inventions { runners, wrong, invented } = judged.inventions;
+        let counts = [runners, wrong, invented].map(|count| count.to_string());
+        table.add_row(std::iter::once(judged.list.name.to_owned()).chain(counts));
+    }
+    table
+}
+
+/// What start lists are asked for.
+fn goals(without: &VariantResult, all: &[Judged]) -> Vec<Goal> {
+    let gain = |judged: &Judged, figure| {
+        let gain = estimate(&judged.found.photos, figure).figure - estimate(&without.photos, figure).figure;
+        (gain * 1000.0).round() / 1000.0
+    };
+    let by_default = || all.iter().filter(|judged| judged.share == DEFAULT_SHARE);
+    let of_all_runners = || by_default().filter(|judged| judged.list.missing == 0.0);
+    let recall = of_all_runners().map(|it| gain(it, RECALL_AS_LABELLED)).fold(f64::INFINITY, f64::min);
+    let sparse = of_all_runners().map(|it| gain(it, PRECISION)).fold(f64::NEG_INFINITY, f64::max);
+    let mut goals = vec![
+        Goal::at_least("recall gained by a list of all runners, the least", recall, 0.0),
+        Goal::at_least("precision gained by a tenth of all numbers", sparse, 0.05),
+    ];
+    for judged in by_default().filter(|judged| judged.list.missing > 0.0) {
+        let Inventions { runners, invented, .. } = judged.inventions;
+        let part = (1000.0 * invented as f64 / runners.max(1) as f64).round() / 1000.0;
+        let what = format!("invented bibs of the runners who are not on the list, {}", judged.list.name);
+        goals.push(Goal::at_most(&what, part, 0.01));
+    }
+    goals
+}
+
+/// What the share of runners off the list, which an album may set, gains and costs.
+fn share_table(without: &VariantResult, all: &[Judged]) -> Table {
+    let columns =
+        ["list", "share off it", "recall as labelled", "precision", "wrong texts", "invented by the list"];
+    let mut table = Table::new("By the share of runners who are not on the list, all photos.", &columns);
+    let figures = |found: &VariantResult| {
+        [RECALL_AS_LABELLED, PRECISION].map(|figure| estimate(&found.photos, figure).to_string())
+    };
+    let wrong = |found: &VariantResult| found.photos.iter().map(|photo| photo.bibs.unlabelled).sum::<usize>();
+    let mut add = |list: &str, share: String, found: &VariantResult, invented: String| {
+        let [recall, precision] = figures(found);
+        table.add_row([list.to_owned(), share, recall, precision, wrong(found).to_string(), invented]);
+    };
+    add("none", String::new(), without, String::new());
+    for judged in all {
+        let has_missing = judged.list.missing > 0.0;
+        let invented = if has_missing { judged.inventions.invented.to_string() } else { String::new() };
+        add(judged.list.name, format!("{:.2}", judged.share), &judged.found, invented);
     }
     table
 }
@@ -177,5 +286,9 @@ mod tests {
         let none = ListKind { missing: 1.0, ..LISTS[1] };
         let list = draw_list(none, &[&photo], 1);
         assert_eq!((list.missing.len(), list.bibs.contains("1207")), (2, false));
+        let mut inventions = Inventions::default();
+        inventions.add_photo(&photo, &bibs(&["207"]), &bibs(&["1207", "207", "1201"]), &list);
+        let Inventions { runners, wrong, invented } = inventions;
+        assert_eq!((runners, wrong, invented), (2, 2, 1), "207 was found before");
     }
 }

@@ -215,6 +215,7 @@ mod tests {
                 text: bib.to_owned(),
                 bounding_box: BoundingBox { left, top: 0.4, width: 0.1, height: 0.1 },
                 confidence: 0.95,
+                max_confidence: 1.0,
                 index_state: TextIndexState::Indexed,
                 read: None,
                 lattice: None,

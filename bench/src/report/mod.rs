@@ -195,6 +195,28 @@ fn write_section(page: &Path, section: &str, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", page.display()))
 }
 
+/// Reads the rows of the first table of a section of the results page; none where there is no such section.
+///
+/// # Errors
+/// When the page cannot be read.
+pub fn read_published_rows(section: &str) -> anyhow::Result<Vec<Vec<String>>> {
+    let page = paths::results_page();
+    let text = std::fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
+    Ok(find_rows(&text, section))
+}
+
+fn find_rows(page: &str, section: &str) -> Vec<Vec<String>> {
+    let start = format!("<!-- bench {section} start -->");
+    let end = format!("<!-- bench {section} end -->");
+    let text = page.split_once(&start).map_or("", |(_, after)| after);
+    let text = text.split_once(&end).map_or("", |(within, _)| within);
+    let lines =
+        text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    // After the names of the columns and the rule below them.
+    lines.skip(2).map(cells).collect()
+}
+
 fn replace_section(page: &str, section: &str, text: &str) -> String {
     let start = format!("<!-- bench {section} start -->");
     let end = format!("<!-- bench {section} end -->");
@@ -218,6 +240,17 @@ mod tests {
         assert!(page.contains("<!-- bench cpu start -->\nnew\n<!-- bench cpu end -->"));
         assert!(page.contains("<!-- bench bibs start -->\nrecall\n<!-- bench bibs end -->"));
         assert!(!page.contains("old"));
+    }
+
+    #[test]
+    fn the_rows_of_a_published_table_are_read_again() {
+        let mut table = Table::new("Caption", &["a", "figure"]);
+        table.add_row(["longer", "1"]);
+        table.add_row(["b", ""]);
+        let page =
+            replace_section("# Results\n", "soak", &format!("text\n\n{}\n- note\n", table.to_markdown()));
+        assert_eq!(find_rows(&page, "soak"), table.rows);
+        assert_eq!(find_rows(&page, "cpu"), Vec::<Vec<String>>::new());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::process;
 const CHUNK_ROWS: usize = 8192;
 
 /// Candidates of a probe from which on those that are too far are dropped.
-const PRUNED: usize = 1024;
+const PRUNED: usize = 256;
 
 /// The best rows of a probe with their scores, best first.
 pub type Answer = Vec<(usize, f32)>;

@@ -1,6 +1,6 @@
 //! The probes of one pass.
 
-use photofinish_dot::Probes;
+use photofinish_dot::{GROUP, Probes};
 
 use super::codes::{Codes, round_up};
 
@@ -12,7 +12,8 @@ pub struct ProbeBatch {
 }
 
 pub(super) struct Probe {
-    vector: Vec<f32>,
+    /// Its components, filled up with zeros.
+    groups: Vec<[f32; GROUP]>,
     pub(super) scale: f32,
     /// Upper bound of its length.
     pub(super) norm: f32,
@@ -30,7 +31,7 @@ impl ProbeBatch {
         let codes: Vec<&[i8]> = all.iter().map(|probe| probe.codes.as_slice()).collect();
         let codes = Probes::new(&codes);
         let probes = vectors.iter().zip(all).map(|(vector, codes)| Probe {
-            vector: vector.to_vec(),
+            groups: group(vector),
             scale: codes.scale,
             norm: length(vector),
             error: codes.error,
@@ -74,25 +75,42 @@ impl Probe {
     /// Returns an upper bound of all rounding: of a score in `f32` as `cosine` computes it (a sum of products in 32 lanes,
     /// then of the lanes), and of the few operations on an approximate one. Twice what they can add up to.
     fn rounding(&self, max_norm: f32) -> f64 {
-        let operations = self.vector.len().div_ceil(32) as f64 + 16.0;
+        let operations = (self.groups.len() * GROUP).div_ceil(32) as f64 + 16.0;
         let product = (f64::from(self.norm) + f64::from(self.error)) * f64::from(max_norm);
         2.0 * operations * f64::from(f32::EPSILON) * product + operations * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Returns bounds of the score of a row, from the probe in full and the row's approximation.
+    /// Returns bounds of the score of a row, from the probe in full and the row's approximation. Summed in lanes: in one,
+    /// each addition waits for the one before it, and a search of a million faces bounds thousands.
     pub(super) fn bound(
         &self,
-        codes: impl Iterator<Item = i8>,
+        codes: impl Iterator<Item = [i8; GROUP]>,
         scale: f32,
         error: f32,
         max_norm: f32,
     ) -> (f32, f32) {
-        let products = self.vector.iter().zip(codes).map(|(value, code)| f64::from(*value) * f64::from(code));
-        let score = f64::from(scale) * products.sum::<f64>();
+        let mut sums = [0.0; GROUP];
+        for (values, codes) in self.groups.iter().zip(codes) {
+            for ((sum, value), code) in sums.iter_mut().zip(values).zip(codes) {
+                *sum += f64::from(*value) * f64::from(code);
+            }
+        }
+        let score = f64::from(scale) * sums.iter().sum::<f64>();
         let row_norm = f64::from(max_norm) + f64::from(error);
         let margin = f64::from(self.norm) * f64::from(error) + self.rounding(round_up(row_norm));
         (-round_up(margin - score), round_up(score + margin))
     }
+}
+
+fn group(vector: &[f32]) -> Vec<[f32; GROUP]> {
+    let (whole, rest) = vector.as_chunks::<GROUP>();
+    let mut groups = whole.to_vec();
+    if !rest.is_empty() {
+        let mut last = [0.0; GROUP];
+        last[..rest.len()].copy_from_slice(rest);
+        groups.push(last);
+    }
+    groups
 }
 
 /// Returns an upper bound of the length of a vector; infinite or NaN if a component is.

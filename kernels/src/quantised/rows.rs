@@ -127,7 +127,7 @@ impl QuantisedRows {
     pub fn get(&self, row: usize) -> QuantisedRow {
         let factors = &self.factors(row / BLOCK_ROWS);
         QuantisedRow(Codes {
-            codes: self.codes(row).collect(),
+            codes: self.codes(row).flatten().take(self.dimension).collect(),
             scale: factors.scales[row % BLOCK_ROWS],
             // Not more than the row's own needs to be: it only bounds.
             norm: self.max_norm,
@@ -150,12 +150,12 @@ impl QuantisedRows {
         last
     }
 
-    /// Returns the components of a row as they are kept.
-    pub(super) fn codes(&self, row: usize) -> impl Iterator<Item = i8> {
+    /// Returns the components of a row as they are kept, the last group filled up with zeros.
+    pub(super) fn codes(&self, row: usize) -> impl Iterator<Item = [i8; GROUP]> {
         assert!(row < self.len, "row {row} of {}", self.len);
         let lines = &self.lines[row / BLOCK_ROWS * self.groups()..][..self.groups()];
-        let components = lines.iter().flat_map(move |line| line.0[row % BLOCK_ROWS]);
-        components.take(self.dimension).map(|component| component.wrapping_sub(ZERO).cast_signed())
+        let signed = |component: u8| component.wrapping_sub(ZERO).cast_signed();
+        lines.iter().map(move |line| line.0[row % BLOCK_ROWS].map(signed))
     }
 
     pub(super) fn lines(&self) -> &[Line] {

@@ -151,7 +151,7 @@ fn read_photo(photo: &ReadRequest<'_>) -> Vec<BibText> {
         }
         let is_bib = photo.pattern.matches(&text);
         let lattice = lattice_of(&text);
-        BibText { text, quad: quad_from_rect(rect), confidence: 0.99, is_bib, lattice }
+        BibText { text, quad: quad_from_rect(rect), confidence: 0.99, max_confidence: 1.0, is_bib, lattice }
     };
     mark_detector::find_bibs(photo.frame).into_iter().map(text).collect()
 }

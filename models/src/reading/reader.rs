@@ -302,8 +302,8 @@ impl TorsoBibReader {
         let ends: Vec<_> = short.iter().map(|&index| to_text(&kept[index])).collect();
         let beyond = self.recogniser.read_beyond_ends(&ends, &self.interrupt)?;
         for (index, beyond) in short.into_iter().zip(beyond) {
-            let certainty = confidence_in(&beyond, kept[index].found.is_small);
-            readings[index].complete(beyond, certainty, pattern(&kept[index]));
+            let limit = max_confidence(&beyond, kept[index].found.is_small);
+            readings[index].complete(beyond, limit, pattern(&kept[index]));
         }
         let mut of_photos: Vec<Vec<TextReading>> = photos.iter().map(|_| Vec::new()).collect();
         for (text, reading) in kept.iter().zip(readings) {
@@ -315,12 +315,19 @@ impl TorsoBibReader {
 
 fn to_reading(found: &FoundText, line: RecognisedLine, pattern: &BibPattern) -> TextReading {
     let is_bib = !line.text.is_empty() && pattern.matches(&line.text) && found.is_filled_by(&line.text);
-    let confidence = confidence_in(&line, found.is_small);
-    TextReading { quad: found.quad, confidence, text: line.text, is_bib, lattice: line.lattice }
+    let limit = max_confidence(&line, found.is_small);
+    TextReading {
+        quad: found.quad,
+        confidence: line.confidence.min(limit),
+        max_confidence: limit,
+        text: line.text,
+        is_bib,
+        lattice: line.lattice,
+    }
 }
 
-fn confidence_in(line: &RecognisedLine, is_small: bool) -> f32 {
-    if is_small { line.confidence_when_small() } else { line.confidence }
+fn max_confidence(line: &RecognisedLine, is_small: bool) -> f32 {
+    if is_small { line.max_confidence_when_small() } else { 1.0 }
 }
 
 impl BibReader for TorsoBibReader {
@@ -350,6 +357,7 @@ fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
             text: reading.text.to_ascii_uppercase(),
             quad: reading.quad,
             confidence: reading.confidence,
+            max_confidence: reading.max_confidence,
             is_bib: reading.is_bib,
             lattice: reading.lattice,
         })
@@ -368,7 +376,8 @@ mod tests {
     fn reading(text: &str, confidence: f32) -> TextReading {
         let quad = Quad([Point::default(); 4]);
         let lattice = Lattice::from_probabilities(&[], &[]);
-        TextReading { quad, text: text.to_owned(), confidence, is_bib: false, lattice }
+        let text = text.to_owned();
+        TextReading { quad, text, confidence, max_confidence: 1.0, is_bib: false, lattice }
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(super) struct TextReading {
     pub(super) text: String,
     /// Mean probability of its characters, 0 to 1.
     pub(super) confidence: f32,
+    /// The highest confidence that any judge of the text may have, 1 for no limit (step 10).
+    pub(super) max_confidence: f32,
     /// Whether the text matches the pattern of the event.
     pub(super) is_bib: bool,
     /// What else the recogniser thought it may say.
@@ -87,13 +89,14 @@ impl TextReading {
     ///
     /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is
     /// such a guess.
-    pub(super) fn complete(&mut self, beyond: RecognisedLine, confidence: f32, pattern: &BibPattern) {
+    pub(super) fn complete(&mut self, beyond: RecognisedLine, max_confidence: f32, pattern: &BibPattern) {
         let is_more = beyond.text.len() > self.text.len()
             && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));
         if is_more && beyond.least >= RESOLVE_CONFIDENCE && pattern.matches(&beyond.text) {
             self.text = beyond.text;
             self.lattice = beyond.lattice;
-            self.confidence = confidence;
+            self.confidence = beyond.confidence.min(max_confidence);
+            self.max_confidence = max_confidence;
         }
     }
 
@@ -179,6 +182,7 @@ mod tests {
             quad: upright(left, 300.0, 100.0, 30.0),
             text: text.into(),
             confidence,
+            max_confidence: 1.0,
             is_bib,
             lattice,
         }

@@ -172,9 +172,10 @@ impl RecognisedLine {
         Self { text, confidence, least: if count > 0 { least } else { 0.0 }, lattice }
     }
 
-    /// The confidence in a text on a small runner: not enough for an exact search unless every character is certain.
-    pub(super) fn confidence_when_small(&self) -> f32 {
-        if self.least >= SMALL_LEAST { self.confidence } else { self.confidence.min(SMALL_MAX_CONFIDENCE) }
+    /// The highest confidence that counts for a text on a small runner, 1 for no limit: not enough for an exact search
+    /// unless every character is certain.
+    pub(super) fn max_confidence_when_small(&self) -> f32 {
+        if self.least >= SMALL_LEAST { 1.0 } else { SMALL_MAX_CONFIDENCE }
     }
 
     fn needs_retry(&self) -> bool {
@@ -225,9 +226,9 @@ mod tests {
 
     #[test]
     fn on_a_small_runner_every_character_must_be_certain() {
-        let digits = |probability| decode(&[(1, 1.0), (0, 1.0), (1, probability)]).confidence_when_small();
-        assert!((digits(0.98) - 0.99).abs() < 1e-6);
-        assert!(digits(0.96) < 0.9);
+        let limit = |probability| decode(&[(1, 1.0), (0, 1.0), (1, probability)]).max_confidence_when_small();
+        assert!((limit(0.98) - 1.0).abs() < 1e-6);
+        assert!(limit(0.96) < 0.9);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! A thread takes a step with a share in hand, one share for each core. When several wait for one, the next is of the
 //! organization that has the fewest shares, and among those of the one that was served longest ago: a photo of somebody
 //! else waits for the end of one step, then has a core to itself. A thread that waits with a photo in hand takes the share
-//! for another photo that came to its stage meanwhile, if that one's organization is next ([`Candidates`]).
+//! for another photo that came to its stage meanwhile, if that one's organization is next ([`Candidates`]). A photo whose
+//! organization is next takes its share along to a stage that waits for photos ([`HeldShare::carry`]): the time that it
+//! takes to get there would be enough for others to begin steps on all cores.
 //!
 //! Somebody waits for the answer to a selfie, and nobody for the next step of a photo: while a selfie is examined, a core
 //! is reserved for it.
@@ -84,9 +86,10 @@ struct Served {
     last_turn: u64,
 }
 
-/// The right to one core, given back on drop.
+/// The right to one core, given back on drop. Not to be dropped while an edge is locked: whoever gets it next looks into
+/// edges.
 #[derive(Debug)]
-struct CpuShare {
+pub(crate) struct CpuShare {
     shares: CpuShares,
     owner: OrganizationId,
 }
@@ -147,7 +150,15 @@ impl CpuShares {
         HeldShare { owner }
     }
 
-    fn take(&self, owner: OrganizationId, candidates: Candidates) -> CpuShare {
+    /// Keeps a share that came with a photo for this thread.
+    pub(crate) fn hold_carried(share: CpuShare) -> HeldShare {
+        let owner = share.owner;
+        HELD.set(Some(share));
+        HeldShare { owner }
+    }
+
+    /// Waits for a share, as [`Self::hold`] does.
+    pub(crate) fn take(&self, owner: OrganizationId, candidates: Candidates) -> CpuShare {
         let mut state = lock(&self.0.state);
         if state.is_closed {
             state.count_grant(owner);
@@ -209,6 +220,15 @@ impl State {
         best.map(|(_, index, owner)| (index, owner))
     }
 
+    /// Whether `owner`, giving back a share, would be served again before the others that wait. Not if nobody else waits.
+    fn is_next(&self, owner: OrganizationId, reserved: usize) -> bool {
+        let Some((_, other)) = self.next().filter(|(_, other)| *other != owner) else { return false };
+        let served = |of: OrganizationId| self.served.get(&of).copied().unwrap_or_default();
+        let shares = served(owner).shares.saturating_sub(1);
+        let has_core = self.running <= self.shares.saturating_sub(reserved).max(1);
+        has_core && !self.is_closed && Served { shares, ..served(owner) } < served(other)
+    }
+
     fn grant(&mut self, claim: &Claim, owner: OrganizationId) {
         self.count_grant(owner);
         // The channel has space: a claim is granted once. Its thread waits.
@@ -221,6 +241,13 @@ impl State {
         let served = self.served.entry(owner).or_default();
         served.shares += 1;
         served.last_turn = self.turns;
+    }
+
+    fn move_share(&mut self, from: OrganizationId, to: OrganizationId) {
+        if let Some(served) = self.served.get_mut(&from) {
+            served.shares = served.shares.saturating_sub(1);
+        }
+        self.served.entry(to).or_default().shares += 1;
     }
 
     fn give_back(&mut self, owner: OrganizationId) {
@@ -246,6 +273,29 @@ impl Drop for CpuShare {
         let mut state = lock(state);
         state.give_back(self.owner);
         state.grant_free(reserved.count());
+    }
+}
+
+impl HeldShare {
+    /// Makes the share one of the organization whose photo it is used for.
+    pub(crate) fn charge_to(&mut self, owner: OrganizationId) {
+        self.owner = owner;
+        HELD.with_borrow_mut(|held| {
+            if let Some(share) = held {
+                let mut state = lock(&share.shares.0.state);
+                state.move_share(share.owner, owner);
+                share.owner = owner;
+            }
+        });
+    }
+
+    /// Returns the share for the next step of the photo, in another stage, if its organization would be served before all
+    /// others that wait. Otherwise it is given back.
+    pub(crate) fn carry(self) -> Option<CpuShare> {
+        let share = HELD.take()?;
+        let Inner { state, reserved } = &*share.shares.0;
+        let is_next = lock(state).is_next(share.owner, reserved.count());
+        is_next.then_some(share)
     }
 }
 
@@ -403,6 +453,60 @@ mod tests {
         lock(&arrived).extend([many, one]);
         steps.into_iter().for_each(RunningStep::end);
         assert_eq!(waiting.unwrap().join().unwrap(), one);
+    }
+
+    #[test]
+    fn a_photo_takes_its_share_along_if_its_organization_is_next() {
+        let reserved = ReservedCores::default();
+        let shares = CpuShares::new(2, &reserved);
+        let (many, one) = (OrganizationId::generate(), OrganizationId::generate());
+        let (began, beginnings) = mpsc::channel();
+        let first = start_step(&shares, many, "first", &began);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("first"));
+        assert!(shares.hold(one, &no_candidates()).carry().is_none(), "kept though nobody waits");
+        let held = shares.hold(one, &no_candidates());
+        let second = start_step(&shares, many, "second", &began);
+        wait_until_waiting(&shares, 1);
+        let carried = held.carry().expect("others have a core");
+        assert!(beginnings.try_recv().is_err(), "a share that goes on is free");
+        let held = CpuShares::hold_carried(carried);
+        let selfie = reserved.reserve();
+        assert!(held.carry().is_none(), "kept though the core is reserved");
+        drop(selfie);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("second"), "the share was lost");
+        first.end();
+        second.end();
+        assert_eq!(lock(&shares.0.state).running, 0);
+    }
+
+    #[test]
+    fn a_share_counts_for_whom_it_is_used() {
+        let shares = CpuShares::new(2, &ReservedCores::default());
+        let (granted, using) = (OrganizationId::generate(), OrganizationId::generate());
+        let mut held = shares.hold(granted, &no_candidates());
+        held.charge_to(using);
+        assert_eq!(held.owner, using);
+        let shares_of = |owner| lock(&shares.0.state).served.get(&owner).map(|served| served.shares);
+        assert_eq!((shares_of(granted), shares_of(using)), (Some(0), Some(1)));
+        drop(held);
+        let state = lock(&shares.0.state);
+        assert!(state.running == 0 && state.served.is_empty(), "{state:?}");
+    }
+
+    #[test]
+    fn who_has_all_cores_gives_one_to_whoever_waits() {
+        let shares = CpuShares::new(2, &ReservedCores::default());
+        let many = OrganizationId::generate();
+        let (began, beginnings) = mpsc::channel();
+        let first = start_step(&shares, many, "first", &began);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("first"));
+        let held = shares.hold(many, &no_candidates());
+        let other = start_step(&shares, OrganizationId::generate(), "other", &began);
+        wait_until_waiting(&shares, 1);
+        assert!(held.carry().is_none());
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("other"));
+        first.end();
+        other.end();
     }
 
     #[test]

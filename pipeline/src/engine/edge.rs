@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use photofinish_store::model::ids::OrganizationId;
 
+use crate::engine::cpu_shares::CpuShare;
 use crate::engine::spans::StageSpan;
 use crate::engine::sync::lock;
 use crate::engine::ticket::InFlight;
@@ -43,6 +44,8 @@ pub(crate) trait PhotoSender<T>: Send + Sync {
     /// # Errors
     /// When the edge is closed; the photo is then given back to the queue.
     fn send(&self, photo: InFlight<T>) -> Result<(), EdgeClosed>;
+    /// Whether the next photo that is sent will be taken at once.
+    fn is_awaited(&self) -> bool;
     /// Sets what is called whenever there may be space again. Only the first call counts.
     fn call_on_space(&self, on_space: OnSpace);
 }
@@ -76,6 +79,8 @@ struct Edge<T, P> {
 struct State<T, P> {
     /// The organizations with waiting photos, in the order of their turns.
     lanes: VecDeque<Lane<T, P>>,
+    /// The threads that wait for a photo.
+    receivers: usize,
     has_sender: bool,
     is_closed: bool,
 }
@@ -90,7 +95,7 @@ struct Lane<T, P> {
 pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
     let edge = Arc::new(Edge {
         capacity: capacity.max(1),
-        state: Mutex::new(State { lanes: VecDeque::new(), has_sender: true, is_closed: false }),
+        state: Mutex::new(State { lanes: VecDeque::new(), receivers: 0, has_sender: true, is_closed: false }),
         photo_added: Condvar::new(),
         photo_taken: Condvar::new(),
         on_space: OnceLock::new(),
@@ -140,6 +145,14 @@ impl<T, P> State<T, P> {
             self.lanes.push_back(lane);
         }
         photo
+    }
+}
+
+impl<T, P> State<T, P> {
+    /// Takes the shares of the cores from photos that came with one and cannot go on.
+    fn take_shares(&mut self) -> Vec<CpuShare> {
+        let photos = self.lanes.iter_mut().flat_map(|lane| &mut lane.photos);
+        photos.filter_map(|photo| photo.photo.ticket.take_share()).collect()
     }
 }
 
@@ -198,6 +211,11 @@ impl<T: Send, P: Send> PhotoSender<T> for EdgeSender<T, P> {
         self.0.add(lock(&self.0.state), photo)
     }
 
+    fn is_awaited(&self) -> bool {
+        let state = lock(&self.0.state);
+        state.lanes.is_empty() && state.receivers > 0
+    }
+
     fn call_on_space(&self, on_space: OnSpace) {
         let _is_first = self.0.on_space.set(on_space).is_ok();
     }
@@ -231,9 +249,19 @@ impl<T, P> Inlet<T, P> {
             if state.is_closed || (state.lanes.is_empty() && !state.has_sender) {
                 return None;
             }
+            let shares = state.take_shares();
+            if !shares.is_empty() {
+                // Outside of the lock: whoever gets them looks into this edge.
+                drop(state);
+                drop(shares);
+                state = lock(&self.0.state);
+                continue;
+            }
             let waiting = if state.lanes.is_empty() { &mut starved } else { &mut blocked };
             let began_at = Instant::now();
+            state.receivers += 1;
             state = self.0.photo_added.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.receivers -= 1;
             *waiting += began_at.elapsed();
         }
     }
@@ -311,6 +339,7 @@ mod tests {
     use photofinish_store::traits::Lease;
 
     use super::*;
+    use crate::engine::cpu_shares::{Candidates, CpuShares, ReservedCores};
     use crate::engine::leases::LeaseTable;
     use crate::engine::ticket::Ticket;
     use crate::testing::lease_of;
@@ -458,6 +487,34 @@ mod tests {
         inlet.put_back(open);
         assert!(recv(&inlet).is_none());
         assert_eq!(leases.ticket_count(), 0, "every photo went back: {leases:?}");
+    }
+
+    #[test]
+    fn a_photo_that_cannot_go_on_leaves_its_core_to_others() {
+        let (leases, owner) = (empty_table(), OrganizationId::generate());
+        let shares = CpuShares::new(2, &ReservedCores::default());
+        let candidates: Candidates = Arc::new(Vec::new);
+        let _other = shares.take(owner, Arc::clone(&candidates));
+        let (sender, inlet): TestEdge = edge(4);
+        assert!(!sender.is_awaited());
+        let spawn = |name: &str| std::thread::Builder::new().name(name.into());
+        let receiving = {
+            let inlet = inlet.clone();
+            spawn("receiving").spawn(move || inlet.recv(|_| false).is_none()).unwrap()
+        };
+        while !sender.is_awaited() {
+            std::thread::yield_now();
+        }
+        let mut photo = photo_of(&leases, owner);
+        photo.ticket.carry(shares.take(owner, Arc::clone(&candidates)));
+        sender.send(photo).unwrap();
+        assert!(!sender.is_awaited(), "another photo is there already");
+        let (taken, taking) = std::sync::mpsc::channel();
+        let waiting = spawn("waiting").spawn(move || taken.send(shares.take(owner, candidates))).unwrap();
+        taking.recv_timeout(Duration::from_secs(60)).expect("a photo that waits keeps a core");
+        inlet.close();
+        assert!(receiving.join().unwrap());
+        waiting.join().unwrap().unwrap();
     }
 
     #[test]

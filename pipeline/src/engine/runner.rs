@@ -156,11 +156,10 @@ impl<S: SteppedStage> Worker<S> {
             };
             let timer = self.stats.start_batch();
             let (batch, share) = self.wait_for_share(batch);
-            let results = self.run_isolated(&mut stage, &batch);
-            drop(share);
-            let results = match results {
+            let results = match self.run_isolated(&mut stage, &batch) {
                 Ok(results) => results,
                 Err(outage) => {
+                    drop(share);
                     timer.finish_step(batch.items.len(), 0);
                     return self.exit_after(outage, batch.tickets);
                 }
@@ -172,7 +171,7 @@ impl<S: SteppedStage> Worker<S> {
             let more = count(|step| matches!(step, Step::Part(_)));
             timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
             let ended = self.put_back_unfinished(batch, results);
-            match self.forward_results(ended) {
+            match self.forward_results(ended, share) {
                 Ok(true) => {}
                 Ok(false) => return Exit::DownstreamClosed,
                 Err(outage) => return Exit::Outage(outage),
@@ -182,20 +181,29 @@ impl<S: SteppedStage> Worker<S> {
 
     /// Waits for a core, for a stage that computes on them. When the core is for another organization, whose photo came
     /// meanwhile, that photo is taken instead.
-    fn wait_for_share(&self, batch: Batch<S>) -> (Batch<S>, Option<HeldShare>) {
+    fn wait_for_share(&self, mut batch: Batch<S>) -> (Batch<S>, Option<HeldShare>) {
+        // Of several one is enough.
+        let carried = batch.tickets.iter_mut().filter_map(Ticket::take_share).last();
         let (Some(StageShares { shares, candidates }), Some(ticket)) =
             (&self.cpu_shares, batch.tickets.first())
         else {
             return (batch, None);
         };
+        if let Some(share) = carried {
+            return (batch, Some(CpuShares::hold_carried(share)));
+        }
         let owner = ticket.organization();
-        let share = shares.hold(owner, candidates);
+        let mut share = shares.hold(owner, candidates);
         if share.owner == owner {
             return (batch, Some(share));
         }
         let has_space = |other| other == share.owner && self.outlet.has_space(other);
         // Another thread of the stage may have taken it.
-        let Some(photo) = self.inlet.try_recv(has_space) else { return (batch, Some(share)) };
+        let Some(mut photo) = self.inlet.try_recv(has_space) else {
+            share.charge_to(owner);
+            return (batch, Some(share));
+        };
+        drop(photo.photo.ticket.take_share());
         let Batch { tickets, items, parts, spans } = batch;
         // The last one first, so that they keep their order.
         for (((ticket, item), parts), span) in tickets.into_iter().zip(items).zip(parts).zip(spans).rev() {
@@ -326,8 +334,14 @@ impl<S: SteppedStage> Worker<S> {
         ended
     }
 
-    /// Sends each photo to the next stage or ends it. Returns `false` when the next stage has ended.
-    fn forward_results(&self, photos: Vec<EndedPhoto<S::Out>>) -> Result<bool, Outage> {
+    /// Sends each photo to the next stage or ends it. Returns `false` when the next stage has ended. The share is given back
+    /// when the photos are where others see them, or goes along with the photo.
+    fn forward_results(
+        &self,
+        mut photos: Vec<EndedPhoto<S::Out>>,
+        share: Option<HeldShare>,
+    ) -> Result<bool, Outage> {
+        let _until_sent = share.and_then(|share| self.pass_share(&mut photos, share));
         for EndedPhoto { ticket, result } in photos {
             match (result, &self.outlet) {
                 (Err(poison), _) => ticket.fail(&poison, &self.store)?,
@@ -346,6 +360,23 @@ impl<S: SteppedStage> Worker<S> {
             }
         }
         Ok(true)
+    }
+
+    /// Lets a photo take the share along to a stage that waits for it. Returns the share if it stays with this thread until
+    /// the photos are sent.
+    fn pass_share(&self, photos: &mut [EndedPhoto<S::Out>], share: HeldShare) -> Option<HeldShare> {
+        let Outlet::Next(sender) = &self.outlet else { return None };
+        match photos {
+            // A failure is written to the database, which needs no core.
+            photos if photos.iter().any(|photo| photo.result.is_err()) => None,
+            [photo] if photo.ticket.organization() == share.owner && sender.is_awaited() => {
+                if let Some(share) = share.carry() {
+                    photo.ticket.carry(share);
+                }
+                None
+            }
+            _ => Some(share),
+        }
     }
 }
 

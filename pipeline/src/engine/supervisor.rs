@@ -232,22 +232,19 @@ impl Supervisor {
         }
     }
 
-    /// Ends a generation, and with it the pipeline, because a device hangs: only another process has it back. Photos of
-    /// threads that end return to the queue; those of a thread that hangs may be why it does, so that their leases expire.
-    fn end_hanging(
-        &self,
-        generation: Generation,
-        time: Duration,
-        exit_timeout: Duration,
-    ) -> StoppedGeneration {
+    /// Ends a generation, and with it the pipeline, because a device hangs: other threads that call it would hang too, and
+    /// only another process has it back. Photos of threads that end return to the queue; those of a thread that hangs may
+    /// be why it does, so that their leases expire.
+    fn end_hanging(&self, generation: Generation, time: Duration, exit: Duration) -> StoppedGeneration {
         let reason = format!("a call of the device has not returned for {} s", time.as_secs());
         let (component, since) = (Component::Models, OffsetDateTime::now_utc());
         metrics::counter!(names::OUTAGES, "part" => component.as_str()).increment(1);
         tracing::error!(reason, "pipeline ended, its process has to be replaced");
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
-        let terminated = self.fail_generation(generation, Vec::new(), exit_timeout);
+        let abandoned_threads = self.fail_generation(generation, Vec::new(), exit).abandoned_threads;
+        // The first reason is kept; there is no second.
         let _first = self.shared.hang.set(reason);
-        StoppedGeneration { drained: false, abandoned_threads: terminated.abandoned_threads }
+        StoppedGeneration { drained: false, abandoned_threads }
     }
 
     /// Returns the end of a generation whose device hangs.
@@ -311,10 +308,11 @@ impl Supervisor {
                 recv(generation.ready()) -> _ready => missing -= 1,
                 recv(generation.exits()) -> exit => return Some(GenerationEnd::Failed(exit.into_iter().collect())),
                 recv(self.stop) -> _stop => return Some(GenerationEnd::Stopped),
-                default(POLL_INTERVAL) => {}
-            }
-            if let Some(end) = self.check_device() {
-                return Some(end);
+                default(POLL_INTERVAL) => {
+                    if let Some(end) = self.check_device() {
+                        return Some(end);
+                    }
+                }
             }
         }
         *lock(&self.shared.wakeup) = Some(generation.wakeup.clone());

@@ -14,6 +14,7 @@ use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::traits::{FinishOutcome, Lease};
 use tracing::Span;
 
+use crate::engine::cpu_shares::CpuShare;
 use crate::engine::fault::{Component, Outage, Poison};
 use crate::engine::leases::LeaseTable;
 use crate::engine::metrics as names;
@@ -38,6 +39,8 @@ pub(crate) struct Ticket {
     waiting_since: Instant,
     /// Of a long photo; taken until the ticket ends.
     seat: Option<Seat>,
+    /// Taken along to the next stage.
+    share: Option<CpuShare>,
 }
 
 /// One of a number of seats for photos in flight, free again when dropped.
@@ -64,12 +67,23 @@ impl Ticket {
         leases.insert(lease.id);
         let span = spans::photo_span(&lease);
         let waiting_since = Instant::now();
-        Self { lease, leases: Arc::clone(leases), is_settled: false, span, waiting_since, seat: None }
+        let leases = Arc::clone(leases);
+        Self { lease, leases, is_settled: false, span, waiting_since, seat: None, share: None }
     }
 
     /// Keeps a seat until the ticket ends.
     pub(crate) fn hold(&mut self, seat: Seat) {
         self.seat = Some(seat);
+    }
+
+    /// Takes a share of the cores along to the next stage.
+    pub(crate) fn carry(&mut self, share: CpuShare) {
+        self.share = Some(share);
+    }
+
+    /// Returns the share that came along.
+    pub(crate) fn take_share(&mut self) -> Option<CpuShare> {
+        self.share.take()
     }
 
     /// The owner of the photo.

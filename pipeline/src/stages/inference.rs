@@ -106,8 +106,12 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
         if is_inference_error && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
             return match self.run_checked(network, std::slice::from_ref(item)) {
                 Ok(output) => Ok(output.into_iter().next().ok_or_else(|| to_poison(&error))),
-                Err(error @ (ModelError::Interrupted | ModelError::Device { .. })) => Err(error.into()),
-                Err(error) => Ok(Err(to_poison(&error))),
+                Err(error @ ModelError::Inference { .. }) => Ok(Err(to_poison(&error))),
+                // As for a device that lacks memory at once.
+                Err(error @ ModelError::OutOfMemory { .. }) => {
+                    Err(Outage { counts_as_attempt: true, ..Outage::from(error) })
+                }
+                Err(error) => Err(error.into()),
             };
         }
         // A healthy network that lacks memory for this size may have it later, or never. The attempt counts, so that a
@@ -136,6 +140,8 @@ mod tests {
         is_broken: bool,
         /// Larger numbers fail, as if the device lacked memory for them.
         max_value: Option<u32>,
+        /// Calls with an odd number lack memory, as on a device that others use too.
+        lacks_memory_at_times: bool,
     }
 
     fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
@@ -145,6 +151,9 @@ mod tests {
         }
         if network.is_interrupted {
             return Err(ModelError::Interrupted);
+        }
+        if network.lacks_memory_at_times && network.calls % 2 == 1 {
+            return Err(ModelError::OutOfMemory { name: "doubler".into(), detail: "no memory".into() });
         }
         let lacks_memory = items.iter().any(|item| network.max_value.is_some_and(|memory| *item > memory));
         if network.is_broken || network.calls == network.fails_at || lacks_memory || items.contains(&13) {
@@ -194,6 +203,14 @@ mod tests {
         let mut lost = Doubler { is_lost: true, ..Doubler::default() };
         assert!(!DOUBLE.infer_batch(&mut lost, &[1, 2, 3]).unwrap_err().counts_as_attempt);
         assert_eq!(lost.calls, 1);
+    }
+
+    #[test]
+    fn a_lack_of_memory_that_comes_and_goes_fails_no_photo() {
+        let mut busy = Doubler { lacks_memory_at_times: true, ..Doubler::default() };
+        let outage = DOUBLE.infer_batch(&mut busy, &[1]).unwrap_err();
+        assert!(outage.counts_as_attempt);
+        assert_eq!(busy.calls, 3, "the photo, the self-test, the photo again");
     }
 
     #[test]

@@ -232,6 +232,7 @@ fn to_detected_text(text: BibText, size: Size, recogniser: &str) -> Option<Detec
         bounding_box: to_bounding_box(&text.quad.bounds(), size.width, size.height)?,
         text: text.text,
         confidence: f64::from(text.confidence),
+        max_confidence: f64::from(text.max_confidence),
         read: None,
         lattice: Some(TextLattice { recogniser: recogniser.to_owned(), lattice: text.lattice }),
     })

@@ -5,6 +5,9 @@
 //! it, a bib of the list has the prior probability (1 - s) / n, and any other text s / N, where N is the number of
 //! texts of its shape (10 for each digit, 26 for each letter). The likelihoods are those of the lattice. So a sparse
 //! list corrects what a dense one leaves alone.
+//!
+//! No rule makes a text surer than the reader allows (`max_confidence`): of a small runner the lattice is that of blurred
+//! characters, and the neighbours of a number on the list are as likely as it is.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -16,7 +19,7 @@ use super::start_list::StartList;
 use crate::model::album::AlbumConfig;
 use crate::model::bib_format::LearnedFormat;
 use crate::model::photo::{DetectedText, ReadText, TextIndexState, UnindexedReason};
-use crate::model::start_list::StartListEntry;
+use crate::model::start_list::{Alternative, StartListEntry};
 use crate::search::variants::similar_texts;
 
 /// How many beginnings the search for texts follows, on the list and off it.
@@ -30,6 +33,10 @@ const CANDIDATE: f64 = 0.5;
 /// another, or that one was cut off: as a fuzzy search weighs them.
 const LOOK_ALIKE_FACTOR: f64 = 0.78;
 const CUT_FACTOR: f64 = 0.55;
+
+/// Alternatives of a text that are shown, and the least probability of one.
+const MAX_ALTERNATIVES: usize = 5;
+const LEAST_ALTERNATIVE: f64 = 0.001;
 
 /// Confidences are kept in millionths, so that both databases store the same number.
 const MILLION: f64 = 1e6;
@@ -144,8 +151,7 @@ fn judge_by_format(format: &BibFormat, text: &DetectedText) -> Judgement {
 fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
     let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
     let judge = |at: usize, taken: &HashSet<String>| {
-        let lattice = texts[at].lattice.as_ref().map(|lattice| &lattice.lattice);
-        let judgement = list.judge(&reads[at], lattice, taken);
+        let judgement = list.judge(&texts[at], &reads[at], taken);
         OpenText { at, is_own: *judgement.text(&reads[at]) == reads[at].text, judgement }
     };
     let mut taken = HashSet::new();
@@ -183,42 +189,109 @@ impl OpenText {
     }
 }
 
+/// What else the texts of a photo may be by a list, in order: of each the most probable, the most probable first. Empty for
+/// texts that are not judged by their lattice.
+pub(crate) fn find_alternatives(rule: &BibRule, texts: &[DetectedText]) -> Vec<Vec<Alternative>> {
+    let BibRule::StartList(list) = rule else { return vec![Vec::new(); texts.len()] };
+    let others = |at: usize| texts.iter().enumerate().filter(move |(other, _)| *other != at);
+    let taken_by_others = |at: usize| -> HashSet<String> {
+        others(at)
+            .filter(|(_, text)| list.find(&text.text).is_some())
+            .map(|(_, it)| it.text.clone())
+            .collect()
+    };
+    texts.iter().enumerate().map(|(at, text)| list.find_alternatives(text, &taken_by_others(at))).collect()
+}
+
+/// What a lattice may say, by a list: texts with their prior probability times their likelihood.
+struct Weights<'a> {
+    /// Bibs of the list, each once. In an order that is the same each time, as sums of floats depend on it.
+    bibs: Vec<(&'a str, f64)>,
+    /// Other texts, in the case that was read.
+    others: Vec<(String, f64)>,
+}
+
+impl<'a> Weights<'a> {
+    fn sum(&self) -> f64 {
+        self.bibs.iter().map(|(_, weight)| weight).sum::<f64>()
+            + self.others.iter().map(|(_, weight)| weight).sum::<f64>()
+    }
+
+    /// The most probable bib; of two the first by name.
+    fn best_bib(&self) -> Option<(&'a str, f64)> {
+        self.bibs.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0)))
+    }
+
+    fn best_other(&self) -> f64 {
+        self.others.iter().map(|(_, weight)| *weight).fold(0.0, f64::max)
+    }
+}
+
 impl StartList {
-    /// Judges a text; it is none of the bibs in `taken` unless it was read as one of them.
-    fn judge(&self, read: &ReadText, lattice: Option<&Lattice>, taken: &HashSet<String>) -> Judgement {
+    /// Whether the reader knows that a text is no bib although it looks like one: small letters, or a box with room for
+    /// characters that were not read.
+    fn is_known_as_no_bib(&self, read: &ReadText) -> bool {
         let is_no_bib = read.index_state == TextIndexState::Unindexed(UnindexedReason::NotABib);
-        if is_no_bib && self.matches_pattern(&read.text) {
-            // The reader knows why: small letters, or a box with room for characters that were not read.
+        is_no_bib && self.matches_pattern(&read.text)
+    }
+
+    /// Judges a text; it is none of the bibs in `taken` unless it was read as one of them.
+    fn judge(&self, text: &DetectedText, read: &ReadText, taken: &HashSet<String>) -> Judgement {
+        if self.is_known_as_no_bib(read) {
             return Judgement::AsRead;
         }
-        let Some(lattice) = lattice else { return self.judge_without_lattice(read, taken) };
-        let is_free = |bib: &str| !taken.contains(bib) || bib == read.text;
-        let prior = (1.0 - self.off_list_share()) / self.len() as f64;
-        let mut best: Option<(&str, f64)> = None;
-        let (mut best_other, mut sum) = (0.0_f64, 0.0);
-        for spelled in lattice.spell(Some(self.spellings()), BEAM) {
-            let Some(bib) = self.find(&spelled.text).filter(|bib| is_free(bib)) else { continue };
-            let weight = prior * lattice.likelihood(&spelled.text);
-            sum += weight;
-            if best.is_none_or(|(_, best)| weight > best) {
-                best = Some((bib, weight));
-            }
-        }
-        for spelled in lattice.spell(None, BEAM) {
-            if spelled.text.is_empty() || self.find(&spelled.text).is_some_and(is_free) {
-                continue;
-            }
-            let weight =
-                other_prior(&spelled.text, self.off_list_share()) * lattice.likelihood(&spelled.text);
-            sum += weight;
-            best_other = best_other.max(weight);
-        }
-        match best {
-            Some((bib, weight)) if weight > best_other => {
-                confirm(read, bib, self.never_less_sure(read, bib, weight / sum))
+        let Some(lattice) = &text.lattice else { return self.judge_without_lattice(read, taken) };
+        let weights = self.weigh(read, &lattice.lattice, taken);
+        match weights.best_bib() {
+            Some((bib, weight)) if weight > weights.best_other() => {
+                let probability = self.never_less_sure(read, bib, weight / weights.sum());
+                confirm(read, bib, probability.min(text.max_confidence))
             }
             _ => self.judge_stranger(read),
         }
+    }
+
+    /// Weighs what a lattice may say. Both spellings of a bib with leading zeros count for it.
+    fn weigh(&self, read: &ReadText, lattice: &Lattice, taken: &HashSet<String>) -> Weights<'_> {
+        let is_free = |bib: &str| !taken.contains(bib) || bib == read.text;
+        let prior = (1.0 - self.off_list_share()) / self.len() as f64;
+        let mut bibs: Vec<(&str, f64)> = Vec::new();
+        for spelled in lattice.spell(Some(self.spellings()), BEAM) {
+            let Some(bib) = self.find(&spelled.text).filter(|bib| is_free(bib)) else { continue };
+            let weight = prior * lattice.likelihood(&spelled.text);
+            match bibs.iter_mut().find(|(known, _)| *known == bib) {
+                Some((_, sum)) => *sum += weight,
+                None => bibs.push((bib, weight)),
+            }
+        }
+        let spelled = lattice.spell(None, BEAM).into_iter().map(|spelled| spelled.text);
+        let others = spelled
+            .filter(|text| !text.is_empty() && !self.find(text).is_some_and(is_free))
+            .map(|text| {
+                let weight = other_prior(&text, self.off_list_share()) * lattice.likelihood(&text);
+                (text, weight)
+            })
+            .collect();
+        Weights { bibs, others }
+    }
+
+    /// What a text may be, where the list judges it by its lattice. Words and small letters count, but are not shown.
+    fn find_alternatives(&self, text: &DetectedText, taken: &HashSet<String>) -> Vec<Alternative> {
+        let read = text.as_read();
+        let Some(lattice) = text.lattice.as_ref().filter(|_| !self.is_known_as_no_bib(&read)) else {
+            return Vec::new();
+        };
+        let weights = self.weigh(&read, &lattice.lattice, taken);
+        let sum = weights.sum();
+        let others = weights.others.into_iter().filter(|(text, _)| !has_small_letter(text));
+        let all = weights.bibs.into_iter().map(|(bib, weight)| (bib.to_owned(), weight)).chain(others);
+        let mut alternatives: Vec<Alternative> = all
+            .map(|(text, weight)| Alternative { text, confidence: weight / sum })
+            .filter(|alternative| alternative.confidence >= LEAST_ALTERNATIVE)
+            .collect();
+        alternatives.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.text.cmp(&b.text)));
+        alternatives.truncate(MAX_ALTERNATIVES);
+        alternatives
     }
 
     /// The probability of a bib that the reader was sure of is not below the reader's own: that the list has the bib speaks
@@ -282,13 +355,16 @@ fn confirm(read: &ReadText, bib: &str, probability: f64) -> Judgement {
 /// The prior probability of a text that is not on the list. Words are not as rare as random letters are: each counts as
 /// a number of as many digits, whatever the share of runners off the list.
 fn other_prior(text: &str, off_list_share: f64) -> f64 {
-    let looks_like_bib =
-        text.bytes().any(|byte| byte.is_ascii_digit()) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    let looks_like_bib = text.bytes().any(|byte| byte.is_ascii_digit()) && !has_small_letter(text);
     let texts_of_shape: f64 = text
         .bytes()
         .map(|byte| if looks_like_bib && byte.is_ascii_uppercase() { 26.0 } else { 10.0 })
         .product();
     if looks_like_bib { off_list_share / texts_of_shape } else { 1.0 / texts_of_shape }
+}
+
+fn has_small_letter(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -354,6 +430,63 @@ mod tests {
         assert_eq!(judge(&list(&["125"]), &texts), [("125".to_owned(), TextIndexState::Indexed)]);
         let both = judge(&list(&["125", "725"]), &texts);
         assert_eq!(both, [("725".to_owned(), TextIndexState::Candidate)], "the list does not tell which");
+    }
+
+    #[test]
+    fn no_list_makes_a_text_surer_than_the_reader_allows() {
+        let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
+        for bibs in [&["125"][..], &["725"]] {
+            let free = reading(&unsure, 0.86, TextIndexState::Candidate);
+            assert_eq!(judge(&list(bibs), std::slice::from_ref(&free))[0].1, TextIndexState::Indexed);
+            let small = DetectedText { max_confidence: 0.89, ..free };
+            let mut judged = small.clone();
+            judge_by_list(&list(bibs), &[small]).remove(0).apply_to(&mut judged);
+            assert_eq!((judged.text.as_str(), judged.index_state), (bibs[0], TextIndexState::Candidate));
+            assert!(judged.confidence <= 0.89, "{}", judged.confidence);
+        }
+    }
+
+    #[test]
+    fn alternatives_are_what_else_the_characters_may_say_by_the_list() {
+        let shown = |list: &StartList, texts: &[DetectedText]| -> Vec<Vec<(String, f64)>> {
+            let rule = judge_by_list(list, texts);
+            let mut judged = texts.to_vec();
+            for (text, judgement) in judged.iter_mut().zip(rule) {
+                judgement.apply_to(text);
+            }
+            let all = judged.iter().enumerate().map(|(at, text)| {
+                let others = judged.iter().enumerate().filter(|(other, _)| *other != at);
+                let taken = others.map(|(_, other)| other.text.clone()).collect();
+                let alternatives = list.find_alternatives(text, &taken).into_iter();
+                alternatives.map(|it| (it.text, (10.0 * it.confidence).round() / 10.0)).collect()
+            });
+            all.collect()
+        };
+        let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
+        let text = reading(&unsure, 0.86, TextIndexState::Candidate);
+        let both = shown(&list(&["125", "725"]), std::slice::from_ref(&text));
+        assert_eq!(both, [[("725".to_owned(), 0.6), ("125".to_owned(), 0.4)]]);
+        let one = shown(&list(&["125"]), std::slice::from_ref(&text));
+        assert_eq!(one[0][0].0, "125");
+        assert_eq!(one[0][1].0, "725", "a runner who is not on the list");
+        let of_two = shown(&list(&["125", "725"]), &[sure("125"), text.clone()]);
+        assert_eq!(of_two[1][0].0, "725");
+        assert!(of_two[1].iter().all(|(bib, share)| bib != "125" || *share < 0.1), "{of_two:?}");
+        assert_eq!(shown(&list(&["125"]), &[DetectedText { lattice: None, ..text.clone() }]), [[]; 1]);
+        let no_rule = find_alternatives(&BibRule::AsRead, &[text]);
+        assert_eq!(no_rule, [Vec::new()], "nothing is known of the event");
+    }
+
+    #[test]
+    fn both_spellings_of_a_bib_count_for_it() {
+        let columns =
+            [[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let lattice = Lattice::from_probabilities(columns.as_flattened(), &['0', '7', '5']);
+        let list = list(&["075"]);
+        let weights = list.weigh(&sure("75").as_read(), &lattice, &HashSet::new());
+        let prior = (1.0 - list.off_list_share()) / list.len() as f64;
+        let (bib, weight) = weights.best_bib().unwrap();
+        assert!(bib == "075" && (0.97..1.03).contains(&(weight / prior)), "{bib} {}", weight / prior);
     }
 
     #[test]

@@ -211,6 +211,7 @@ pub fn text(text: &str, confidence: f64) -> DetectedText {
         text: text.into(),
         bounding_box: bounding_box(2),
         confidence,
+        max_confidence: 1.0,
         index_state: TextIndexState::Indexed,
         read: None,
         lattice: None,

@@ -52,7 +52,7 @@ pub use self::probes::probes_suite;
 pub use self::processes::processes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::signed_urls::other_spellings;
-pub use self::start_lists::start_lists_suite;
+pub use self::start_lists::{reading, start_lists_suite};
 pub use self::tasks::tasks_suite;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;

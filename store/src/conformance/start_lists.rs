@@ -22,11 +22,12 @@ pub async fn start_lists_suite(store: &Store) {
     only_photos_whose_texts_changed_are_told(store).await;
     a_merge_keeps_entries_and_a_list_has_a_limit(store).await;
     a_list_that_is_disabled_or_deleted_leaves_what_was_read(store).await;
+    a_text_shows_what_else_it_may_be(store).await;
     only_the_holder_of_the_task_judges(store).await;
 }
 
 /// A reading of these characters, of which the first may also be `other`.
-fn reading(bib: &str, other: char, confidence: f64) -> DetectedText {
+pub fn reading(bib: &str, other: char, confidence: f64) -> DetectedText {
     let alphabet: Vec<char> = ('0'..='9').chain('A'..='Z').collect();
     let mut columns = Vec::new();
     for (at, character) in bib.chars().enumerate() {
@@ -56,6 +57,7 @@ fn event() -> Vec<Vec<DetectedText>> {
         vec![DetectedText { lattice: None, ..reading("I207", 'X', 0.99) }],
         Vec::new(),
         vec![reading("1207", '7', 0.99), reading("7207", '1', 0.92)],
+        vec![DetectedText { max_confidence: 0.89, ..reading("7207", '1', 0.85) }],
     ]
 }
 
@@ -113,7 +115,7 @@ async fn a_list_after_the_photos_judges_as_one_before_them(store: &Store) {
     let photos = add_event(&after).await;
     import(&after, &BIBS).await;
     let summary = store.start_lists.get(after.album).await.expect("gets").expect("a list");
-    assert_eq!((summary.entries, summary.judged, summary.left), (3, 0, 7));
+    assert_eq!((summary.entries, summary.judged, summary.left, summary.without_lattice), (3, 0, 8, 1));
     judge_all(store).await;
     let judged = texts_of(&after, &photos).await;
     assert_eq!(judged, texts_of(&before, &expected).await);
@@ -129,11 +131,13 @@ async fn a_list_after_the_photos_judges_as_one_before_them(store: &Store) {
         ("1207", TextIndexState::Candidate),
         ("1207", indexed),
         ("7207", not_listed),
+        ("1207", TextIndexState::Candidate),
     ];
     assert_eq!(found, expected);
     assert_eq!(judged[0][0].as_read().text, "7207", "what was read is kept");
+    assert_eq!(judged[7][0].confidence, 0.89, "no list is surer than the reader allows");
     let summary = store.start_lists.get(after.album).await.expect("gets").expect("a list");
-    assert_eq!((summary.judged, summary.left), (7, 0));
+    assert_eq!((summary.judged, summary.left), (8, 0));
     let hits = async |text: &str, exact| {
         let query = TextQuery { text: text.into(), exact };
         store.texts.search(after.album, &query).await.expect("searches").len()
@@ -166,7 +170,7 @@ async fn only_photos_whose_texts_changed_are_told(store: &Store) {
     add_event(&fixture).await;
     import(&fixture, &BIBS).await;
     // All but the photo without texts and the one that was read as it is listed.
-    assert_eq!(judge_all(store).await, 5);
+    assert_eq!(judge_all(store).await, 6);
     import(&fixture, &BIBS).await;
     assert_eq!(judge_all(store).await, 0, "the same list");
     fixture.delete().await;
@@ -211,7 +215,7 @@ async fn a_list_that_is_disabled_or_deleted_leaves_what_was_read(store: &Store) 
     let checked =
         store.start_lists.check(fixture.album, import_of(&fixture, ImportMode::Replace, &BIBS), 100);
     let checked = checked.await.expect("checks");
-    assert_eq!((checked.photos, checked.indexed_now, checked.indexed_then, checked.changed), (7, 6, 4, 5));
+    assert_eq!((checked.photos, checked.indexed_now, checked.indexed_then, checked.changed), (8, 6, 4, 6));
     assert_eq!(texts_of(&fixture, &photos).await, read, "a check keeps nothing");
     import(&fixture, &BIBS).await;
     judge_all(store).await;
@@ -229,6 +233,36 @@ async fn a_list_that_is_disabled_or_deleted_leaves_what_was_read(store: &Store) 
     judge_all(store).await;
     assert_eq!(texts_of(&fixture, &photos).await, read);
     assert_eq!(store.start_lists.get(fixture.album).await.expect("gets"), None);
+    fixture.delete().await;
+}
+
+async fn a_text_shows_what_else_it_may_be(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photos = add_event(&fixture).await;
+    let explain = async |photo: PhotoId| {
+        let explained = store.start_lists.explain_texts(fixture.album, photo).await.expect("explains");
+        let shown = explained.into_iter().map(|it| {
+            let texts: Vec<String> =
+                it.alternatives.into_iter().map(|alternative| alternative.text).collect();
+            (it.text.text, texts)
+        });
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(explain(photos[0]).await, [("7207".to_owned(), vec![])], "no list");
+    import(&fixture, &["1207", "7207"]).await;
+    judge_all(store).await;
+    let both = || vec!["7207".to_owned(), "1207".to_owned()];
+    assert_eq!(explain(photos[0]).await, [("7207".to_owned(), both())]);
+    assert_eq!(
+        explain(photos[4]).await,
+        [("I207".to_owned(), vec![])],
+        "without a lattice, and like two bibs"
+    );
+    let explained = explain(photos[6]).await;
+    assert_eq!(explained.len(), 2);
+    assert_eq!(explained[0].1.first(), Some(&"1207".to_owned()));
+    assert!(explained[1].1.iter().all(|text| text != "1207") || explained[1].1[0] == "7207");
+    assert_eq!(explain(photos[5]).await, []);
     fixture.delete().await;
 }
 

@@ -238,8 +238,11 @@ pub struct DetectedText {
     pub text: String,
     /// Where.
     pub bounding_box: BoundingBox,
-    /// The reader's score, 0 to 1.
+    /// The score of the reader, or of the rules of the album where they say otherwise; 0 to 1.
     pub confidence: f64,
+    /// The highest score that any rule may give it; 1 for no limit. The reader sets it where characters are too small to
+    /// tell a number from its neighbours.
+    pub max_confidence: f64,
     /// Which searches find it.
     pub index_state: TextIndexState,
     /// What the reader itself said, where the rules of the album say otherwise.

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::model::ids::{KeyId, PhotoId};
+use crate::model::photo::DetectedText;
 
 /// A bib of an event. There is no field for a name: lists of names are personal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,25 @@ pub struct JudgedText {
     pub confidence: f64,
 }
 
+/// What a text of a photo may be by a start list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alternative {
+    /// A bib of the list, or another text of capital letters and digits.
+    pub text: String,
+    /// Its probability by the list, 0 to 1. The confidence of the text itself may be another one: a list never lowers that
+    /// of a bib which the reader was sure of, and never raises that of characters which are too small.
+    pub confidence: f64,
+}
+
+/// A text with what else it may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedText {
+    /// The text, with its lattice.
+    pub text: DetectedText,
+    /// The most probable first, the text itself among them; empty where the list does not judge by a lattice.
+    pub alternatives: Vec<Alternative>,
+}
+
 /// A start list, without its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartListSummary {
@@ -106,6 +126,9 @@ pub struct StartListSummary {
     pub judged: u64,
     /// Ready photos that are still to be judged.
     pub left: u64,
+    /// Photos that were read before lattices were stored, or that have a text from then: that text is judged by its best
+    /// reading alone.
+    pub without_lattice: u64,
 }
 
 /// A wave.

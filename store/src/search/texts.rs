@@ -141,7 +141,16 @@ mod tests {
     fn seen(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
         let bounding_box = BoundingBox { top: 0.5, left: 0.5, width: 0.1, height: 0.1 };
         let (text, index_state) = (text.into(), standing);
-        DetectedText { text, bounding_box, confidence, index_state, read: None, lattice: None }
+        let max_confidence = 1.0;
+        DetectedText {
+            text,
+            bounding_box,
+            confidence,
+            max_confidence,
+            index_state,
+            read: None,
+            lattice: None,
+        }
     }
 
     async fn search(rows: Vec<(PhotoId, DetectedText)>, text: &str, exact: bool) -> Vec<TextHit> {

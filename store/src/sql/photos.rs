@@ -116,8 +116,8 @@ impl Photos for SqlPhotos {
         .await?;
         let texts: Vec<TextRow> = query(
             OPERATION,
-            "select text, box_top, box_left, box_width, box_height, confidence, standing, read_as, read_confidence, \
-             read_standing from seen_text where album = $1 and photo = $2 order by id",
+            "select text, box_top, box_left, box_width, box_height, confidence, max_confidence, standing, read_as, \
+             read_confidence, read_standing from seen_text where album = $1 and photo = $2 order by id",
         )
         .bind(album)
         .bind(id)

@@ -233,6 +233,7 @@ pub(crate) struct TextRow {
     #[sqlx(flatten)]
     bounding_box: BoxRow,
     confidence: f64,
+    max_confidence: f64,
     standing: String,
     read_as: Option<String>,
     read_confidence: Option<f64>,
@@ -268,6 +269,7 @@ impl TryFrom<TextRow> for DetectedText {
             text: row.text,
             bounding_box: row.bounding_box.into(),
             confidence: row.confidence,
+            max_confidence: row.max_confidence,
             index_state: parse_index_state(&row.standing)?,
             read,
             lattice: None,

@@ -17,7 +17,7 @@ const TEXTS_PER_STATEMENT: usize = 500;
 macro_rules! look_up {
     ($is_one_of:literal) => {
         concat!(
-            "select photo, text, box_top, box_left, box_width, box_height, confidence, standing, read_as, \
+            "select photo, text, box_top, box_left, box_width, box_height, confidence, max_confidence, standing, read_as, \
              read_confidence, read_standing from seen_text where album = $1 and text ",
             $is_one_of,
             " and standing in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL')"

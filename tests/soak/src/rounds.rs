@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use photofinish_bench::report::OutputOptions;
+use photofinish_bench::report::{OutputOptions, read_published_rows};
 use photofinish_soak::cluster::{Cluster, ClusterOptions, missing_server_error};
 use photofinish_soak::event::Event;
 use photofinish_soak::faults::{Extent, FAULTS, Fault};
@@ -15,7 +15,7 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use crate::table::{FaultRow, build_report};
+use crate::table::{FaultRow, SECTION, build_report, is_clean, keep_published};
 
 /// Options of `soak`.
 #[derive(clap::Args)]
@@ -26,6 +26,9 @@ pub struct Options {
     /// Only this fault; may be given several times
     #[arg(long, value_name = "NAME", value_parser = fault_names())]
     fault: Vec<String>,
+    /// Only faults without a row in the published table, each once; with `--write` their rows join those of it
+    #[arg(long, conflicts_with = "fault")]
+    unpublished: bool,
     /// Photos a round, at most 1000
     #[arg(long, default_value_t = 240, value_parser = clap::value_parser!(u16).range(24..=1000))]
     photos: u16,
@@ -56,10 +59,16 @@ fn fault_names() -> clap::builder::PossibleValuesParser {
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     let seed = options.seed.unwrap_or_else(seed_from_clock);
-    println!("The seed is {seed}; painting {} photos.", options.photos);
+    println!("The seed is {seed}; {} photos a round.", options.photos);
+    let published = if options.unpublished { read_clean_rows()? } else { Vec::new() };
+    let is_published = |fault: &Fault| published.iter().any(|row| row[0] == fault.description);
+    let selected = FAULTS.into_iter().filter(|fault| is_selected(options, fault) && !is_published(fault));
+    let mut rows: Vec<FaultRow> = selected.map(FaultRow::new).collect();
+    if rows.is_empty() {
+        println!("every fault has a row in the published table");
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut soak = Soak::start(usize::from(options.photos), seed)?;
-    let mut rows: Vec<FaultRow> =
-        FAULTS.into_iter().filter(|fault| is_selected(options, fault)).map(FaultRow::new).collect();
     let mut rng = StdRng::seed_from_u64(seed);
     let limit = Duration::from_secs(options.minutes * 60);
     let (mut round, mut failures) = (0, 0);
@@ -81,9 +90,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 }
             }
         }
+        if options.unpublished {
+            break;
+        }
     }
     rows.sort_by_key(|row| FAULTS.iter().position(|fault| fault.name == row.fault().name));
-    let report = build_report(&rows, usize::from(options.photos), begun.elapsed(), failures);
+    let mut report = build_report(&rows, usize::from(options.photos), begun.elapsed(), failures);
+    keep_published(&mut report, published);
     report.print();
     report.save(&options.output)?;
     if failures == 0 {
@@ -91,6 +104,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     println!("{failures} rounds failed; the seed was {seed}; their logs are in {}", soak.logs.display());
     Ok(ExitCode::FAILURE)
+}
+
+/// The rows of the published table whose faults have lost nothing.
+fn read_clean_rows() -> anyhow::Result<Vec<Vec<String>>> {
+    let mut rows = read_published_rows(SECTION)?;
+    rows.retain(|row| is_clean(row));
+    Ok(rows)
 }
 
 fn is_selected(options: &Options, fault: &Fault) -> bool {

@@ -4,8 +4,14 @@ use std::time::Duration;
 
 use photofinish_bench::report::statistics::median;
 use photofinish_bench::report::{Report, Table};
-use photofinish_soak::faults::Fault;
+use photofinish_soak::faults::{FAULTS, Fault};
 use photofinish_soak::run::RunOutcome;
+
+/// The section of the results page.
+pub const SECTION: &str = "soak";
+
+/// The columns of a row that count what was lost, duplicated, orphaned and found wrongly.
+const PROBLEM_COLUMNS: std::ops::Range<usize> = 6..10;
 
 /// The results of one fault over all its rounds.
 pub struct FaultRow {
@@ -87,7 +93,7 @@ impl FaultRow {
 
 /// Builds the report of a soak with so many photos a round.
 pub fn build_report(rows: &[FaultRow], photos: usize, took: Duration, failures: usize) -> Report {
-    let mut report = Report::new("soak", "Faults in the cluster profile: nothing lost, nothing duplicated");
+    let mut report = Report::new(SECTION, "Faults in the cluster profile: nothing lost, nothing duplicated");
     let columns = [
         "fault",
         "struck",
@@ -129,6 +135,22 @@ pub fn build_report(rows: &[FaultRow], photos: usize, took: Duration, failures: 
     report
 }
 
+/// Whether a published row counts no photo or search that was wrong.
+pub fn is_clean(row: &[String]) -> bool {
+    row.get(PROBLEM_COLUMNS).is_some_and(|counts| counts.iter().all(|count| count == "0"))
+}
+
+/// Keeps the rows of a table that is published, of faults that this run did not select, in the order of the faults.
+pub fn keep_published(report: &mut Report, published: Vec<Vec<String>>) {
+    let Some(table) = report.tables.first_mut().filter(|_| !published.is_empty()) else { return };
+    let kept = published.len();
+    table.rows.extend(published);
+    table.rows.sort_by_key(|row| FAULTS.iter().position(|fault| fault.description == row[0]));
+    report.notes.push(format!(
+        "{kept} of the rows are of earlier runs with the same accounting; the counts above are of the last one."
+    ));
+}
+
 /// A note for a build that is not the shipped one.
 pub fn describe_build() -> Option<String> {
     cfg!(debug_assertions).then(|| "Built without optimisation: a release build is faster.".to_owned())
@@ -137,4 +159,41 @@ pub fn describe_build() -> Option<String> {
 fn format_median_and_max(seconds: &[f64]) -> String {
     let max = seconds.iter().copied().fold(f64::NAN, f64::max);
     if seconds.is_empty() { "none".to_owned() } else { format!("{:.1}, {max:.1}", median(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(fault: &Fault, lost: &str) -> Vec<String> {
+        let cells = [
+            fault.description,
+            "1 kills",
+            "96",
+            "96",
+            "88",
+            "0",
+            lost,
+            "0",
+            "0",
+            "0",
+            "0.1, 0.1",
+            "4.8, 4.8",
+        ];
+        cells.map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn rows_of_earlier_runs_stay_in_their_places() {
+        let [first, second, ..] = FAULTS;
+        assert!(is_clean(&row(first, "0")) && !is_clean(&row(first, "2")));
+        let mut report = build_report(&[], 96, Duration::ZERO, 0);
+        report.tables[0].rows.push(row(second, "0"));
+        let notes = report.notes.len();
+        keep_published(&mut report, Vec::new());
+        assert_eq!((report.tables[0].rows.len(), report.notes.len()), (1, notes));
+        keep_published(&mut report, vec![row(first, "0")]);
+        assert_eq!(report.tables[0].rows, [row(first, "0"), row(second, "0")]);
+        assert_eq!(report.notes.len(), notes + 1);
+    }
 }

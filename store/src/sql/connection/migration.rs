@@ -43,7 +43,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 5] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 6] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -62,6 +62,11 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 5] = [
     },
     // 0014 on SQLite alone
     ConcurrentIndex { name: "album_change_feed_since", on: "album_change_feed (since)" },
+    // 0015
+    ConcurrentIndex {
+        name: "seen_text_without_lattice",
+        on: "seen_text (album, photo) where lattice is null",
+    },
 ];
 
 /// Applies the migrations to the database of a `postgres:` URL and builds its indexes.

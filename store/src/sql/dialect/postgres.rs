@@ -343,9 +343,10 @@ async fn insert_texts(connection: &mut TimedConnection, photos: &[&PhotoResults]
     let bytes = |lattice: &TextLattice| lattice.lattice.as_bytes().to_vec();
     sqlx::query(
         "insert into seen_text (album, photo, box_top, box_left, box_width, box_height, confidence, text, \
-         standing, read_as, read_confidence, read_standing, recogniser, lattice) \
-         select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], $5::float8[], $6::float8[], \
-         $7::float8[], $8::text[], $9::text[], $10::text[], $11::float8[], $12::text[], $13::text[], $14::bytea[])",
+         standing, read_as, read_confidence, read_standing, recogniser, lattice, \
+         max_confidence) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], $5::float8[], $6::float8[], \
+         $7::float8[], $8::text[], $9::text[], $10::text[], $11::float8[], $12::text[], $13::text[], $14::bytea[], \
+         $15::float8[])",
     )
     .bind(columns.albums)
     .bind(columns.photos)
@@ -361,6 +362,7 @@ async fn insert_texts(connection: &mut TimedConnection, photos: &[&PhotoResults]
     .bind(read().map(|read| read.map(standing)).collect::<Vec<_>>())
     .bind(lattices().map(|lattice| Some(lattice?.recogniser.clone())).collect::<Vec<_>>())
     .bind(lattices().map(|lattice| lattice.map(bytes)).collect::<Vec<_>>())
+    .bind(texts.iter().map(|text| text.max_confidence).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map_err(store_error("insert texts"))

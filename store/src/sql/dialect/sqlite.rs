@@ -356,7 +356,7 @@ async fn insert_faces(connection: &mut SqliteConnection, faces: &[(PhotoRef, &De
 async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &DetectedText)]) -> Result<()> {
     let mut insert = QueryBuilder::<Sqlite>::new(
         "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
-         standing, read_as, read_confidence, read_standing, recogniser, lattice) ",
+         max_confidence, standing, read_as, read_confidence, read_standing, recogniser, lattice) ",
     );
     insert.push_values(texts, |mut row, (PhotoRef { album, photo }, text)| {
         row.push_bind(*album)
@@ -367,6 +367,7 @@ async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &De
             .push_bind(text.bounding_box.width)
             .push_bind(text.bounding_box.height)
             .push_bind(text.confidence)
+            .push_bind(text.max_confidence)
             .push_bind(index_state_to_str(text.index_state))
             .push_bind(text.read.as_ref().map(|read| read.text.clone()))
             .push_bind(text.read.as_ref().map(|read| read.confidence))

@@ -20,7 +20,8 @@ const OPERATION: &str = "learn a format of bibs";
 /// The format is learned again after a tenth more changes than the album had.
 const GROWTH: i64 = 10;
 
-pub(super) const NEXT_ALBUM: &str = "select album from album_to_learn order by album limit 1";
+pub(super) const NEXT_ALBUM: &str =
+    "select album from album_to_learn where album > $1 order by album limit 1";
 
 /// Bibs that exact searches would find by what was read, with the number of their photos.
 const SIGHTINGS: &str = "select coalesce(read_as, text), count(distinct photo) from seen_text \
@@ -44,12 +45,11 @@ pub(super) async fn load<'c>(
     row.map(|(learned,)| from_json(&learned)).transpose()
 }
 
-/// Learns the format of one album that has changed, if there is one. Its photos are judged again where they would be
-/// judged otherwise.
-pub(super) async fn learn_next(database: &Database, lease: TaskLease) -> Result<()> {
+/// Learns the format of an album that has changed. Its photos are judged again where they would be judged otherwise.
+pub(super) async fn learn_album(database: &Database, lease: TaskLease, album: AlbumId) -> Result<()> {
     let mut snapshot = database.begin_snapshot(OPERATION).await?;
-    let next: Option<(AlbumId,)> = query(OPERATION, NEXT_ALBUM).fetch_optional(&mut snapshot).await?;
-    let Some((album,)) = next else { return Ok(()) };
+    // All texts of an album may take longer than a statement of the service may.
+    snapshot.disable_statement_timeout(OPERATION).await?;
     let changes = "select changes from album where id = $1";
     let changes: Option<(i64,)> = query(OPERATION, changes).bind(album).fetch_optional(&mut snapshot).await?;
     let rows: Vec<(String, i64)> = query(OPERATION, SIGHTINGS).bind(album).fetch_all(&mut snapshot).await?;
@@ -84,10 +84,12 @@ async fn save(
             .bind(now_micros())
             .execute(&mut *transaction)
             .await?;
-        let has_list = "select count(*) from start_list where album = $1";
-        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut *transaction).await?;
+        // A list that only excludes bibs judges nothing.
+        let entry = "select 1 from start_list_entry where album = $1 and excluded = 0 limit 1";
+        let entry: Option<(i32,)> =
+            query(OPERATION, entry).bind(album).fetch_optional(&mut *transaction).await?;
         let config: AlbumConfig = from_json(&config)?;
-        let has_list = lists > 0 && config.start_list.enabled;
+        let has_list = entry.is_some() && config.start_list.enabled;
         if !learned.judges_as(&before) && config.bib_format == BibFormatConfig::Auto && !has_list {
             raise_version(transaction, OPERATION, album).await?;
         }

@@ -38,7 +38,7 @@ pub(crate) const UNJUDGED_PHOTOS: &str = "select id, settled_at from photo \
 macro_rules! select_texts {
     ($is_one_of:literal) => {
         concat!(
-            "select id, photo, text, box_top, box_left, box_width, box_height, confidence, standing, read_as, \
+            "select id, photo, text, box_top, box_left, box_width, box_height, confidence, max_confidence, standing, read_as, \
              read_confidence, read_standing, recogniser, lattice from seen_text where album = $1 and photo ",
             $is_one_of
         )
@@ -99,8 +99,10 @@ const LOCK_ALBUM: &str = "update album set list_version = list_version where id 
 pub(crate) struct SqlJudging {
     database: Database,
     rules: Arc<RulesCache>,
-    /// The album of the last step: albums take turns.
-    last: Mutex<AlbumId>,
+    /// The album of the last step: albums take turns, so that one that fails stops no other.
+    last_judged: Mutex<AlbumId>,
+    /// The album whose format was learned last.
+    last_learned: Mutex<AlbumId>,
 }
 
 #[derive(FromRow)]
@@ -174,17 +176,19 @@ fn find_changes(rules: &BibRules, photos: &TextsByPhoto) -> Vec<Change> {
 
 impl SqlJudging {
     pub(crate) fn new(database: Database, rules: Arc<RulesCache>) -> Self {
-        Self { database, rules, last: Mutex::new(AlbumId(uuid::Uuid::nil())) }
+        let first = || Mutex::new(AlbumId(uuid::Uuid::nil()));
+        Self { database, rules, last_judged: first(), last_learned: first() }
     }
 
-    async fn next_album(&self) -> Result<Option<AlbumId>> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the album that `next` finds after the last one, from the first again after the last of all.
+    async fn next_album(&self, next: &'static str, last: &Mutex<AlbumId>) -> Result<Option<AlbumId>> {
+        let after = *last.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reader = self.database.acquire_reader(OPERATION).await?;
-        for after in [last, AlbumId(uuid::Uuid::nil())] {
-            let next: Option<(AlbumId,)> =
-                query(OPERATION, NEXT_ALBUM).bind(after).fetch_optional(&mut reader).await?;
-            if let Some((album,)) = next {
-                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = album;
+        for after in [after, AlbumId(uuid::Uuid::nil())] {
+            let found: Option<(AlbumId,)> =
+                query(OPERATION, next).bind(after).fetch_optional(&mut reader).await?;
+            if let Some((album,)) = found {
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = album;
                 return Ok(Some(album));
             }
         }
@@ -266,14 +270,18 @@ impl Judging for SqlJudging {
         if first.is_some() {
             return Ok(true);
         }
-        let grown: Option<(AlbumId,)> =
-            query(OPERATION, formats::NEXT_ALBUM).fetch_optional(&mut reader).await?;
+        let grown: Option<(AlbumId,)> = query(OPERATION, formats::NEXT_ALBUM)
+            .bind(AlbumId(uuid::Uuid::nil()))
+            .fetch_optional(&mut reader)
+            .await?;
         Ok(grown.is_some())
     }
 
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos> {
-        let Some(album) = self.next_album().await? else {
-            formats::learn_next(&self.database, lease).await?;
+        let Some(album) = self.next_album(NEXT_ALBUM, &self.last_judged).await? else {
+            if let Some(album) = self.next_album(formats::NEXT_ALBUM, &self.last_learned).await? {
+                formats::learn_album(&self.database, lease, album).await?;
+            }
             return Ok(JudgedPhotos { has_more: true, ..JudgedPhotos::default() });
         };
         let rules = self.rules.get_current(&self.database, album).await?;

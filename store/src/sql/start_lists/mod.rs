@@ -12,16 +12,19 @@ pub(crate) mod rules;
 pub(crate) mod versions;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::bibs::judge::find_alternatives;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::bib_format::LearnedFormat;
 use crate::model::encoding::from_micros;
-use crate::model::ids::AlbumId;
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::photo::DetectedText;
 use crate::model::start_list::{
-    CheckedStartList, EntryPage, EntryQuery, ImportMode, ImportedStartList, StartListEntry, StartListImport,
-    StartListSummary, WaveSize,
+    CheckedStartList, EntryPage, EntryQuery, ExplainedText, ImportMode, ImportedStartList, StartListEntry,
+    StartListImport, StartListSummary, WaveSize,
 };
 use crate::sql::database::Database;
 use crate::sql::photos::load_counts;
@@ -29,6 +32,7 @@ use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, StartLists};
 
 use self::entries::{EntryRow, entries_json};
+use self::rules::RulesCache;
 use self::versions::{judge_again, raise_version};
 
 /// The members of each entry in the JSON list `$2`.
@@ -57,13 +61,18 @@ pub(crate) const FIND_ENTRIES: Statement = Statement::PerDialect {
 pub(crate) const ENTRY_PAGE: &str = "select bib, wave, team, start_at, excluded from start_list_entry \
      where album = $1 and bib > $2 and bib >= $3 and bib < $4 and excluded = 0 order by bib limit $5";
 
+/// Photos with a text that has no lattice: an index has these texts alone.
+pub(crate) const COUNT_WITHOUT_LATTICE: &str =
+    "select count(distinct photo) from seen_text where album = $1 and lattice is null";
+
 pub(crate) struct SqlStartLists {
     database: Database,
+    rules: Arc<RulesCache>,
 }
 
 impl SqlStartLists {
-    pub(crate) fn new(database: Database) -> Self {
-        Self { database }
+    pub(crate) fn new(database: Database, rules: Arc<RulesCache>) -> Self {
+        Self { database, rules }
     }
 }
 
@@ -165,6 +174,8 @@ impl StartLists for SqlStartLists {
         let (left,): (i64,) =
             query(OPERATION, COUNT_UNJUDGED).bind(album).bind(rules).fetch_one(&mut snapshot).await?;
         let left = left.unsigned_abs();
+        let (without_lattice,): (i64,) =
+            query(OPERATION, COUNT_WITHOUT_LATTICE).bind(album).fetch_one(&mut snapshot).await?;
         Ok(Some(StartListSummary {
             version,
             entries: waves.iter().map(|wave| wave.entries).sum(),
@@ -172,6 +183,7 @@ impl StartLists for SqlStartLists {
             imported_at: from_micros(imported_at)?,
             judged: ready.saturating_sub(left),
             left,
+            without_lattice: without_lattice.unsigned_abs(),
         }))
     }
 
@@ -213,6 +225,23 @@ impl StartLists for SqlStartLists {
             query(OPERATION, delete).bind(album).execute(&mut transaction).await?;
         }
         transaction.commit(OPERATION).await
+    }
+
+    async fn explain_texts(&self, album: AlbumId, photo: PhotoId) -> Result<Vec<ExplainedText>> {
+        const OPERATION: &str = "explain texts";
+        let rules = self.rules.get_current(&self.database, album).await?;
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        let texts = judging::load_texts(&mut reader, album, std::iter::once(photo)).await?;
+        drop(reader);
+        let texts: Vec<DetectedText> = texts.into_values().flatten().map(|known| known.text).collect();
+        // The 48 texts of each of some hundred lattices take milliseconds.
+        let explain = move || {
+            let alternatives = find_alternatives(&rules.rule, &texts);
+            let both = texts.into_iter().zip(alternatives);
+            both.map(|(text, alternatives)| ExplainedText { text, alternatives }).collect()
+        };
+        let explained = tokio::task::spawn_blocking(explain).await;
+        explained.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))
     }
 
     async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat> {

@@ -9,7 +9,7 @@ use crate::model::photo::BoundingBox;
 use crate::search::scoring::{FaceBib, FaceQuery, HitsPer, WornBib};
 
 /// At so many candidates at least, those that turned out too far are dropped.
-const MIN_PRUNED: usize = 1_024;
+const MIN_PRUNED: usize = 256;
 
 /// A face that may be an answer.
 #[derive(Clone, Debug)]
