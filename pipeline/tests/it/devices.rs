@@ -30,6 +30,10 @@ const BATCH: usize = 8;
 
 const PHOTOS: u16 = 24;
 
+/// How long the first call of a device takes, so that photos wait for it: on a busy machine longer.
+const PATIENCE: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(30)];
+
 /// The bib of a photo on which the reader fails, alone or in a batch.
 const BAD_BIB: &str = "666";
 
@@ -155,8 +159,8 @@ struct Processed {
 }
 
 /// Networks on a device with this fault, as a process has them that has just started.
-fn start_models(user: User, fault: Fault) -> (Arc<DeviceModels>, Arc<Log>) {
-    let log = Log::new(fault);
+fn start_models(user: User, fault: Fault, patience: Duration) -> (Arc<DeviceModels>, Arc<Log>) {
+    let log = Log::new(fault, patience);
     let opened = Arc::clone(&log);
     let kernels = KernelDevice::opened_by(move || Ok(FaultyGpu::open(&opened)));
     // A slow network: photos wait for it.
@@ -171,10 +175,10 @@ fn upload(fixture: &PipelineFixture, bibs: &[String]) -> (AlbumId, Vec<PhotoId>)
 }
 
 /// Processes photos with these bibs, each with a face, on a device with this fault.
-fn process_bibs(user: User, fault: Fault, bibs: &[String]) -> Processed {
+fn process_bibs(user: User, fault: Fault, bibs: &[String], patience: Duration) -> Processed {
     let fixture = PipelineFixture::new();
     let (album, photos) = upload(&fixture, bibs);
-    let (models, log) = start_models(user, fault);
+    let (models, log) = start_models(user, fault, patience);
     let blobs = Arc::clone(&fixture.store.blobs);
     let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
     let counts = fixture.wait_until_processed(album);
@@ -183,9 +187,9 @@ fn process_bibs(user: User, fault: Fault, bibs: &[String]) -> Processed {
 }
 
 /// Processes an album on a device with this fault; every photo must be ready, with its face and its bib.
-fn process(user: User, fault: Fault) -> Arc<Log> {
+fn process(user: User, fault: Fault, patience: Duration) -> Arc<Log> {
     let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
-    let Processed { fixture, album, photos, counts, log } = process_bibs(user, fault, &bibs);
+    let Processed { fixture, album, photos, counts, log } = process_bibs(user, fault, &bibs, patience);
     assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{user:?} {fault:?}");
     for (photo, bib) in photos.iter().zip(&bibs) {
         check_photo(&fixture, album, *photo, bib);
@@ -193,6 +197,12 @@ fn process(user: User, fault: Fault) -> Arc<Log> {
     let request = LeaseRequest { limit: 1, ttl: Duration::from_secs(1), kind: LeaseKind::Fresh };
     assert!(fixture.runtime.block_on(fixture.store.queue.lease(request)).unwrap().is_empty());
     log
+}
+
+/// Does it again with more patience until batches have formed: on a busy machine photos arrive slowly.
+fn process_in_batches(user: User, fault: Fault, have_formed: impl Fn(&Log) -> bool) -> Arc<Log> {
+    let mut logs = PATIENCE.into_iter().map(|patience| process(user, fault, patience));
+    logs.find(|log| have_formed(log)).expect("batches form")
 }
 
 fn check_photo(fixture: &PipelineFixture, album: AlbumId, photo: PhotoId, bib: &str) {
@@ -208,7 +218,7 @@ fn count(value: &AtomicUsize) -> usize {
 #[test]
 fn a_call_of_a_device_that_fails_costs_no_photo() {
     for (user, call) in USERS.into_iter().flat_map(|user| [1, 2, 3].map(|call| (user, call))) {
-        let log = process(user, Fault::Call(call));
+        let log = process(user, Fault::Call(call), PATIENCE[0]);
         assert_eq!(count(&log.opened), 1, "the generation goes on");
     }
 }
@@ -216,10 +226,8 @@ fn a_call_of_a_device_that_fails_costs_no_photo() {
 #[test]
 fn a_device_without_memory_for_a_batch_gets_smaller_ones() {
     for user in USERS {
-        let log = process(user, Fault::Memory(2));
-        let (done, refused) = (count(&log.most_done), count(&log.most_refused));
-        assert!(refused > 2, "{user:?}: batches form: at most {refused} frames were tried");
-        assert_eq!(done, 2, "{user:?}: calls are as large as there is memory for");
+        let log = process_in_batches(user, Fault::Memory(2), |log| count(&log.most_refused) > 2);
+        assert_eq!(count(&log.most_done), 2, "{user:?}: calls are as large as there is memory for");
         assert_eq!(count(&log.opened), 1, "the generation goes on");
     }
 }
@@ -228,9 +236,11 @@ fn a_device_without_memory_for_a_batch_gets_smaller_ones() {
 fn a_photo_that_the_device_rejects_fails_alone_and_its_batch_is_read() {
     let mut bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
     bibs[5] = BAD_BIB.to_owned();
-    let Processed { fixture, album, photos, counts, log } = process_bibs(User::Reader, Fault::Nothing, &bibs);
+    let mut processed =
+        PATIENCE.into_iter().map(|patience| process_bibs(User::Reader, Fault::Nothing, &bibs, patience));
+    let in_batches = processed.find(|processed| count(&processed.log.most_done) > 1);
+    let Processed { fixture, album, photos, counts, .. } = in_batches.expect("batches form");
     assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS) - 1, 1));
-    assert!(count(&log.most_done) > 1, "batches form");
     for (photo, bib) in photos.iter().zip(&bibs).filter(|(_, bib)| *bib != BAD_BIB) {
         check_photo(&fixture, album, *photo, bib);
     }
@@ -239,16 +249,15 @@ fn a_photo_that_the_device_rejects_fails_alone_and_its_batch_is_read() {
 #[test]
 fn a_device_that_disappears_is_opened_again_and_its_photos_are_given_back() {
     for user in USERS {
-        let log = process(user, Fault::Disappears(2));
+        let log = process_in_batches(user, Fault::Disappears(2), |log| count(&log.most_done) > 1);
         assert_eq!(count(&log.opened), 2);
-        assert!(count(&log.most_done) > 1, "{user:?}: batches form");
     }
 }
 
 #[test]
 fn a_device_that_does_not_answer_is_opened_again() {
     for user in USERS {
-        assert_eq!(count(&process(user, Fault::Hangs(2)).opened), 2);
+        assert_eq!(count(&process(user, Fault::Hangs(2), PATIENCE[0]).opened), 2);
     }
 }
 
@@ -257,7 +266,7 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
     let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
     let fixture = PipelineFixture::new();
     let (album, photos) = upload(&fixture, &bibs);
-    let (models, _) = start_models(User::Reader, Fault::NeverReturns(2));
+    let (models, _) = start_models(User::Reader, Fault::NeverReturns(2), PATIENCE[0]);
     let settings = PipelineSettings {
         read_threads: 1,
         lease_ttl: Duration::from_secs(3),
@@ -278,7 +287,7 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
         "the batch of the thread that hangs, until its leases expire: {held}"
     );
 
-    let (models, log) = start_models(User::Reader, Fault::Nothing);
+    let (models, log) = start_models(User::Reader, Fault::Nothing, PATIENCE[0]);
     let blobs = Arc::clone(&fixture.store.blobs);
     let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
     let counts = fixture.wait_until_processed(album);

@@ -34,6 +34,8 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Log {
     pub fault: Fault,
+    /// How long the first call takes: photos wait for it then, and batches form.
+    pub patience: Duration,
     pub opened: AtomicUsize,
     pub calls: AtomicUsize,
     /// The most frames of a call that was done, and of one that was refused.
@@ -48,9 +50,10 @@ pub struct FaultyGpu {
 }
 
 impl Log {
-    pub fn new(fault: Fault) -> Arc<Self> {
+    pub fn new(fault: Fault, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             fault,
+            patience,
             opened: AtomicUsize::default(),
             calls: AtomicUsize::default(),
             most_done: AtomicUsize::default(),
@@ -81,8 +84,7 @@ impl FaultyGpu {
     fn fail(&self, call: usize, frames: usize) -> Result<(), GpuError> {
         let is_first = self.log.opened.load(Ordering::SeqCst) == 1;
         if call == 1 && is_first {
-            // On a busy machine too photos wait then, and batches form.
-            thread::sleep(Duration::from_secs(2));
+            thread::sleep(self.log.patience);
         }
         match self.log.fault {
             _ if self.is_lost.load(Ordering::SeqCst) => Err(self.lose()),
