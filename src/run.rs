@@ -53,8 +53,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a response waits for a client that does not read it. The operating system reports progress only when a third
 /// of its send buffer is free, which takes a slow network seconds.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the pipeline is asked whether its device hangs.
-const HANG_POLL: Duration = Duration::from_secs(1);
+/// How often the pipeline is asked whether its device is gone for good.
+const DEVICE_POLL: Duration = Duration::from_secs(1);
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest JSON body of an operation on one object: a new album with a hundred tags of a hundred characters fits.
@@ -154,7 +154,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
 
-    let hang = wait_for_end(&mut signals, pipeline.as_deref()).await;
+    let failure = wait_for_end(&mut signals, pipeline.as_deref()).await;
     tracing::info!("stopping");
     stop.send_replace(true);
     tasks.stop().await?;
@@ -168,23 +168,23 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     }
     maintenance.await?;
     close_store(&store).await;
-    hang.map_or(Ok(()), |reason| Err(anyhow::anyhow!("{reason}: another process has to take its place")))
+    failure.map_or(Ok(()), |reason| Err(anyhow::anyhow!("{reason}: another process has to take its place")))
 }
 
-/// Waits for a signal, or until the device of the pipeline hangs: then returns why. Nothing in this process can call the
-/// device again, so that whoever runs it has to start another.
+/// Waits for a signal, or until this process cannot use its device any more: then returns why. Whoever runs the process has
+/// to start another.
 async fn wait_for_end(signals: &mut Signals, pipeline: Option<&Pipeline>) -> Option<String> {
-    let hang = async {
+    let device_failure = async {
         loop {
-            if let Some(reason) = pipeline.and_then(Pipeline::hang) {
+            if let Some(reason) = pipeline.and_then(Pipeline::device_failure) {
                 return reason.to_owned();
             }
-            tokio::time::sleep(HANG_POLL).await;
+            tokio::time::sleep(DEVICE_POLL).await;
         }
     };
     tokio::select! {
         () = signals.wait() => None,
-        reason = hang => Some(reason),
+        reason = device_failure => Some(reason),
     }
 }
 

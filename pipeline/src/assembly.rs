@@ -12,7 +12,7 @@
 //! Each organization has this capacity for itself.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::bounded;
 use photofinish_kernels::resize::Resizer;
@@ -195,26 +195,41 @@ impl Assembly<'_> {
 
     fn detect_factory(&self) -> StageFactory<Detect> {
         let (models, max_cells) = (Arc::clone(&self.dependencies.models), self.settings.max_grid_cells);
+        let shared = Arc::clone(self.shared);
         Arc::new(move || {
             let (detector, resizer) = (models.create_face_detector()?, Resizer::default());
-            Ok(Detect { detector, resizer, max_cells })
+            let mut stage = Detect { detector, resizer, max_cells };
+            if shared.is_device_suspect.load(Ordering::Acquire) {
+                stage.try_network()?;
+            }
+            Ok(stage)
         })
     }
 
     fn embed_factory(&self) -> StageFactory<Embed> {
-        let models = Arc::clone(&self.dependencies.models);
-        Arc::new(move || Ok(Embed::new(models.create_face_embedder()?, models.batch_sizes().embed)))
+        let (models, shared) = (Arc::clone(&self.dependencies.models), Arc::clone(self.shared));
+        Arc::new(move || {
+            let mut stage = Embed::new(models.create_face_embedder()?, models.batch_sizes().embed);
+            if shared.is_device_suspect.load(Ordering::Acquire) {
+                stage.try_network()?;
+            }
+            Ok(stage)
+        })
     }
 
     fn read_factory(&self, store: &StoreClient) -> StageFactory<Read> {
         let models = Arc::clone(&self.dependencies.models);
         let (max_cells, max_runners) = (self.settings.max_grid_cells, self.settings.max_runners);
-        let kill_switch = store.kill_switch.clone();
+        let (kill_switch, shared) = (store.kill_switch.clone(), Arc::clone(self.shared));
         Arc::new(move || {
             let (resizer, patterns) = (Resizer::default(), PatternCache::default());
             let mut reader = models.create_bib_reader()?;
             reader.end_when_set(kill_switch.interrupt().clone());
-            Ok(Read { reader, resizer, patterns, max_cells, max_runners })
+            let mut stage = Read { reader, resizer, patterns, max_cells, max_runners };
+            if shared.is_device_suspect.load(Ordering::Acquire) {
+                stage.try_network()?;
+            }
+            Ok(stage)
         })
     }
 

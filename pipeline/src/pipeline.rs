@@ -1,5 +1,6 @@
 //! The handle with which the service starts the pipeline, reads its status and stops it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
@@ -37,7 +38,8 @@ impl Pipeline {
             leases: Arc::new(LeaseTable::new(Arc::clone(&dependencies.queue))),
             wakeup: Mutex::default(),
             budgets: Mutex::default(),
-            hang: OnceLock::new(),
+            device_failure: OnceLock::new(),
+            is_device_suspect: AtomicBool::new(false),
         });
         let (stop, stopped) = stop_channel();
         let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
@@ -72,10 +74,10 @@ impl Pipeline {
         lock(&self.shared.budgets).clone()
     }
 
-    /// Returns why the pipeline has ended by itself: a call of the device never returned. The process has to be replaced;
-    /// [`Self::stop`] has nothing to wait for.
-    pub fn hang(&self) -> Option<&str> {
-        self.shared.hang.get().map(String::as_str)
+    /// Returns why the pipeline has ended by itself: a call of the device never returned, or the device is lost and could not
+    /// be opened again. The process has to be replaced; [`Self::stop`] has nothing to wait for.
+    pub fn device_failure(&self) -> Option<&str> {
+        self.shared.device_failure.get().map(String::as_str)
     }
 
     /// Returns the number of photos that this process is working on.

@@ -93,6 +93,11 @@ impl Outage {
     pub fn from_store_error(component: Component, error: StoreError) -> Self {
         Self { component, retry_after: error.retry_after, source: Box::new(error), counts_as_attempt: false }
     }
+
+    /// Whether the device of the networks is lost, or cannot be opened.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self.source.downcast_ref(), Some(ModelError::Device { .. }))
+    }
 }
 
 impl From<ModelError> for Outage {

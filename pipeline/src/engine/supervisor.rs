@@ -2,6 +2,7 @@
 //! of 1, 2, 4 .. 60 s. It maintains the status of the pipeline. It knows nothing of stages: it is given a function that
 //! starts a generation.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -70,8 +71,11 @@ pub(crate) struct SharedState {
     pub(crate) wakeup: Mutex<Option<Sender<()>>>,
     /// The budgets of the current generation; empty while there is none.
     pub(crate) budgets: Mutex<Vec<BudgetLoad>>,
-    /// Why the pipeline has ended, once a device hangs.
-    pub(crate) hang: OnceLock<String>,
+    /// Why the pipeline has ended, once this process cannot use its device any more.
+    pub(crate) device_failure: OnceLock<String>,
+    /// Whether the device was lost, and no photo has been finished since: networks prove that they work before they are
+    /// given one, so that no photo is held to be the cause of what is wrong without it.
+    pub(crate) is_device_suspect: AtomicBool,
 }
 
 /// The thread that owns all others.
@@ -121,6 +125,10 @@ impl SupervisorTimeouts {
 /// The longest pause between two generations.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
+/// After so many outages of the device in a row, over some 15 s, only another process has it back: CUDA gives a process no
+/// second context after an error in a kernel, while a device of Vulkan can be opened again.
+const MAX_DEVICE_OUTAGES: u32 = 5;
+
 /// A generation that has run for so long has recovered from an outage: failures are detected much sooner.
 const STABLE_AFTER: Duration = Duration::from_secs(120);
 
@@ -130,6 +138,8 @@ struct OutageState {
     since: OffsetDateTime,
     /// Consecutive generations that failed.
     failures: u32,
+    /// Those of them, the latest ones, that failed because of the device.
+    device_outages: u32,
 }
 
 /// Why a generation has to be ended.
@@ -160,6 +170,10 @@ impl Supervisor {
                 Ok(stopped) => break stopped,
                 Err(outage) => {
                     let pause = self.record_outage(&outage, &mut outage_state);
+                    if outage_state.as_ref().is_some_and(|state| state.device_outages >= MAX_DEVICE_OUTAGES) {
+                        self.give_device_up(outage.to_string());
+                        break StoppedGeneration { drained: false, abandoned_threads: Vec::new() };
+                    }
                     if self.stop.recv_timeout(pause).is_ok() {
                         break StoppedGeneration { drained: true, abandoned_threads: Vec::new() };
                     }
@@ -239,12 +253,17 @@ impl Supervisor {
         let reason = format!("a call of the device has not returned for {} s", time.as_secs());
         let (component, since) = (Component::Models, OffsetDateTime::now_utc());
         metrics::counter!(names::OUTAGES, "part" => component.as_str()).increment(1);
-        tracing::error!(reason, "pipeline ended, its process has to be replaced");
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
         let abandoned_threads = self.fail_generation(generation, Vec::new(), exit).abandoned_threads;
-        // The first reason is kept; there is no second.
-        let _first = self.shared.hang.set(reason);
+        self.give_device_up(reason);
         StoppedGeneration { drained: false, abandoned_threads }
+    }
+
+    /// Says that this process cannot use its device any more, so that it ends.
+    fn give_device_up(&self, reason: String) {
+        tracing::error!(reason, "pipeline ended, its process has to be replaced");
+        // The first reason is kept; there is no second.
+        let _first = self.shared.device_failure.set(reason);
     }
 
     /// Returns the end of a generation whose device hangs.
@@ -360,6 +379,7 @@ impl Supervisor {
                 && let Some(outage) = outage_state.take()
             {
                 tracing::info!(part = %outage.component, since = %outage.since, "pipeline recovered");
+                self.shared.is_device_suspect.store(false, Ordering::Release);
                 *lock(&self.shared.status) = PipelineStatus::Running;
             }
         }
@@ -372,6 +392,8 @@ impl Supervisor {
         let is_same = outage_state.as_ref().is_some_and(|state| state.component == outage.component);
         let previous = outage_state.take();
         let failures = previous.as_ref().map_or(1, |state| state.failures + 1);
+        let device_outages = previous.as_ref().map_or(0, |state| state.device_outages);
+        let device_outages = if outage.is_of_device() { device_outages + 1 } else { 0 };
         let since = previous.map_or_else(OffsetDateTime::now_utc, |state| state.since);
         let pause = outage.retry_after.unwrap_or_default().max((self.backoff)(failures));
         let (component, reason) = (outage.component, outage.to_string());
@@ -381,7 +403,8 @@ impl Supervisor {
             tracing::error!(part = %component, reason, ?pause, "pipeline down, photos given back to the queue");
         }
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason, since };
-        *outage_state = Some(OutageState { component, since, failures });
+        self.shared.is_device_suspect.store(device_outages > 0, Ordering::Release);
+        *outage_state = Some(OutageState { component, since, failures, device_outages });
         pause
     }
 }

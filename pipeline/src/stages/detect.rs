@@ -25,6 +25,13 @@ pub(crate) struct Detect {
     pub(crate) max_cells: u32,
 }
 
+impl Detect {
+    /// Runs the network on a grey frame.
+    pub(crate) fn try_network(&mut self) -> Result<(), ModelError> {
+        self.detector.detect(&[grey_frame()], FIRST_LOOK_LONG_SIDE).map(drop)
+    }
+}
+
 type FaceBoxes = Vec<FaceBox>;
 
 /// Detection in whole frames.

@@ -42,6 +42,11 @@ impl Embed {
         Self { embedder, batch_size: batch_size.max(1), model }
     }
 
+    /// Runs the network on a grey frame.
+    pub(crate) fn try_network(&mut self) -> Result<(), ModelError> {
+        self_test(self.embedder.as_mut())
+    }
+
     /// Moves the embeddings of a photo's faces, in their order, into their records.
     fn to_embedded_photo(&self, photo: &DetectedPhoto, embedded: Vec<EmbeddedFace>) -> EmbeddedPhoto {
         let mut embedded = embedded.into_iter();

@@ -66,7 +66,12 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
                 return Ok(());
             }
             // Fewer items would fail as these do.
-            Err(error @ (ModelError::Interrupted | ModelError::Device { .. })) => return Err(error.into()),
+            Err(error @ ModelError::Interrupted) => return Err(error.into()),
+            // An item may be why the device is lost. The attempt counts, so that such a photo fails at some point and does
+            // not take the device from all others forever.
+            Err(error @ ModelError::Device { .. }) => {
+                return Err(Outage { counts_as_attempt: true, ..Outage::from(error) });
+            }
             Err(error) => error,
         };
         if let [item] = items {
@@ -199,9 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_device_is_an_outage_of_all_after_one_call() {
+    fn a_lost_device_is_an_outage_after_one_call_and_counts_an_attempt() {
         let mut lost = Doubler { is_lost: true, ..Doubler::default() };
-        assert!(!DOUBLE.infer_batch(&mut lost, &[1, 2, 3]).unwrap_err().counts_as_attempt);
+        let outage = DOUBLE.infer_batch(&mut lost, &[1, 2, 3]).unwrap_err();
+        assert!(outage.counts_as_attempt && outage.is_of_device());
         assert_eq!(lost.calls, 1);
     }
 

@@ -11,7 +11,7 @@ use photofinish_models::reading::{RunnerBudget, limit_runners};
 use photofinish_models::traits::{
     BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
 };
-use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
+use photofinish_store::model::album::{DEFAULT_BIB_PATTERN};
 use photofinish_store::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
 
 use crate::engine::fault::Outage;
@@ -44,6 +44,14 @@ pub(crate) struct Read {
     pub(crate) max_cells: u32,
     /// The most runners per photo.
     pub(crate) max_runners: usize,
+}
+
+impl Read {
+    /// Runs the networks on a grey frame.
+    pub(crate) fn try_network(&mut self) -> Result<(), ModelError> {
+        let pattern = BibPattern::new(DEFAULT_BIB_PATTERN)?;
+        self.reader.read(&[ReadRequest { frame: grey_frame(), faces: &[], pattern: &pattern }]).map(drop)
+    }
 }
 
 fn read_inference<'a>() -> BatchInference<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {

@@ -283,7 +283,8 @@ impl FaultyPipeline {
             leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
             wakeup: Mutex::default(),
             budgets: Mutex::default(),
-            hang: OnceLock::new(),
+            device_failure: OnceLock::new(),
+            is_device_suspect: AtomicBool::new(false),
         });
         let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let assembly = FaultyAssembly {

@@ -37,6 +37,9 @@ const PATIENCE: [Duration; 4] =
 /// The bib of a photo on which the reader fails, alone or in a batch.
 const BAD_BIB: &str = "666";
 
+/// The bib of a photo at which the device is lost, whenever it is read.
+const LOSING_BIB: &str = "667";
+
 /// Which network needs the device for each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
@@ -135,6 +138,9 @@ impl BibReader for OnDevice<dyn BibReader> {
                         detail: "a bad photo".into(),
                     });
                 }
+                if found.iter().flatten().any(|text| text.text == LOSING_BIB) {
+                    return Err(ModelError::Device { device: "faulty".into(), detail: "lost".into() });
+                }
                 Ok(found)
             },
         )
@@ -180,7 +186,9 @@ fn process_bibs(user: User, fault: Fault, bibs: &[String], patience: Duration) -
     let (album, photos) = upload(&fixture, bibs);
     let (models, log) = start_models(user, fault, patience);
     let blobs = Arc::clone(&fixture.store.blobs);
-    let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
+    // Photos at whose processing the device is lost wait for the end of their leases.
+    let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
+    let pipeline = fixture.start_pipeline_with_settings(settings, models, blobs);
     let counts = fixture.wait_until_processed(album);
     assert!(pipeline.stop().drained);
     Processed { fixture, album, photos, counts, log }
@@ -188,7 +196,7 @@ fn process_bibs(user: User, fault: Fault, bibs: &[String], patience: Duration) -
 
 /// Processes an album on a device with this fault; every photo must be ready, with its face and its bib.
 fn process(user: User, fault: Fault, patience: Duration) -> Arc<Log> {
-    let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    let bibs = number_photos();
     let Processed { fixture, album, photos, counts, log } = process_bibs(user, fault, &bibs, patience);
     assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{user:?} {fault:?}");
     for (photo, bib) in photos.iter().zip(&bibs) {
@@ -209,6 +217,10 @@ fn check_photo(fixture: &PipelineFixture, album: AlbumId, photo: PhotoId, bib: &
     let (faces, texts) = fixture.load_detections(album, photo);
     assert_eq!(faces.len(), 1);
     assert_eq!(texts.iter().map(|text| text.text.as_str()).collect::<Vec<_>>(), [bib]);
+}
+
+fn number_photos() -> Vec<String> {
+    (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect()
 }
 
 fn count(value: &AtomicUsize) -> usize {
@@ -234,7 +246,7 @@ fn a_device_without_memory_for_a_batch_gets_smaller_ones() {
 
 #[test]
 fn a_photo_that_the_device_rejects_fails_alone_and_its_batch_is_read() {
-    let mut bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    let mut bibs = number_photos();
     bibs[5] = BAD_BIB.to_owned();
     let mut processed =
         PATIENCE.into_iter().map(|patience| process_bibs(User::Reader, Fault::Nothing, &bibs, patience));
@@ -263,7 +275,7 @@ fn a_device_that_does_not_answer_is_opened_again() {
 
 #[test]
 fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_photos() {
-    let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    let bibs = number_photos();
     let fixture = PipelineFixture::new();
     let (album, photos) = upload(&fixture, &bibs);
     let (models, _) = start_models(User::Reader, Fault::NeverReturns(2), PATIENCE[0]);
@@ -274,7 +286,7 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
         ..test_settings()
     };
     let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));
-    let reason = wait_for("the end of the pipeline", || pipeline.hang().map(str::to_owned));
+    let reason = wait_for("the end of the pipeline", || pipeline.device_failure().map(str::to_owned));
     assert!(reason.contains("has not returned"), "{reason}");
     let status = pipeline.status();
     assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");
@@ -287,6 +299,11 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
         "the batch of the thread that hangs, until its leases expire: {held}"
     );
 
+    finish_in_another_process(&fixture, album, &photos, &bibs);
+}
+
+/// Processes what is left of an album with a device that works; every photo must be ready.
+fn finish_in_another_process(fixture: &PipelineFixture, album: AlbumId, photos: &[PhotoId], bibs: &[String]) {
     let (models, log) = start_models(User::Reader, Fault::Nothing, PATIENCE[0]);
     let blobs = Arc::clone(&fixture.store.blobs);
     let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
@@ -294,7 +311,42 @@ fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_
     assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0));
     assert!(pipeline.stop().drained);
     assert_eq!(count(&log.opened), 1);
-    for (photo, bib) in photos.iter().zip(&bibs) {
+    for (photo, bib) in photos.iter().zip(bibs) {
+        check_photo(fixture, album, *photo, bib);
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_for_good_ends_the_pipeline_and_another_process_finishes_its_photos() {
+    let bibs = number_photos();
+    let fixture = PipelineFixture::new();
+    let (album, photos) = upload(&fixture, &bibs);
+    let (models, log) = start_models(User::Reader, Fault::IsGone(2), PATIENCE[0]);
+    let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
+    let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));
+    let reason = wait_for("the end of the pipeline", || pipeline.device_failure().map(str::to_owned));
+    assert!(reason.contains("fell off the bus"), "{reason}");
+    assert!(count(&log.opened) > 1, "it was tried again");
+    let status = pipeline.status();
+    assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");
+    pipeline.stop();
+    finish_in_another_process(&fixture, album, &photos, &bibs);
+}
+
+#[test]
+fn a_photo_at_which_the_device_is_always_lost_fails_and_all_others_are_read() {
+    let mut bibs = number_photos();
+    bibs[5] = LOSING_BIB.to_owned();
+    let fixture = PipelineFixture::new();
+    let (album, photos) = upload(&fixture, &bibs);
+    let (models, _) = start_models(User::Reader, Fault::Nothing, PATIENCE[0]);
+    let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
+    let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));
+    let counts = fixture.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS) - 1, 1));
+    for (photo, bib) in photos.iter().zip(&bibs).filter(|(_, bib)| *bib != LOSING_BIB) {
         check_photo(&fixture, album, *photo, bib);
     }
+    assert_eq!(pipeline.device_failure(), None, "the device can be opened again");
+    assert!(pipeline.stop().drained);
 }

@@ -22,6 +22,8 @@ pub enum Fault {
     Memory(usize),
     /// From this call on the device is gone, until it is opened again.
     Disappears(usize),
+    /// From this call on the device is gone, however often it is opened.
+    IsGone(usize),
     /// This call finds no answer before the device is given up.
     Hangs(usize),
     /// This call never returns.
@@ -91,6 +93,7 @@ impl FaultyGpu {
             Fault::Call(bad) if call == bad => Err(GpuError::Failed("a kernel was rejected".into())),
             Fault::Memory(most) if frames > most => Err(GpuError::OutOfMemory("none left".into())),
             Fault::Disappears(last) if is_first && call >= last => Err(self.lose()),
+            Fault::IsGone(last) if call >= last => Err(self.lose()),
             Fault::Hangs(bad) if is_first && call == bad => {
                 thread::sleep(Duration::from_millis(500));
                 Err(self.lose())
