@@ -11,7 +11,7 @@ use photofinish_models::reading::{RunnerBudget, limit_runners};
 use photofinish_models::traits::{
     BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
 };
-use photofinish_store::model::album::{DEFAULT_BIB_PATTERN};
+use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
 use photofinish_store::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
 
 use crate::engine::fault::Outage;
