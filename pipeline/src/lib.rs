@@ -24,7 +24,7 @@ pub use crate::engine::cpu_shares::ReservedCores;
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
 pub use crate::engine::stage_stats::StageLoad;
-pub use crate::engine::supervisor::{PipelineStatus, StopReport};
+pub use crate::engine::status::{PipelineStatus, StopReport};
 pub use crate::pipeline::Pipeline;
 pub use crate::probe::error::ProbeServiceError;
 pub use crate::probe::extractor::ProbeFace;

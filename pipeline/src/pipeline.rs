@@ -1,7 +1,6 @@
 //! The handle with which the service starts the pipeline, reads its status and stops it.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -10,11 +9,12 @@ use time::OffsetDateTime;
 use crate::assembly;
 use crate::engine::budget::BudgetLoad;
 use crate::engine::fault::Component;
-use crate::engine::leases::{LeaseRenewer, LeaseTable};
+use crate::engine::leases::LeaseRenewer;
 use crate::engine::stage::STAGES;
 use crate::engine::stage_stats::{PipelineStats, StageLoad};
+use crate::engine::status::{PipelineStatus, SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
-use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
+use crate::engine::supervisor::{Supervisor, backoff, stop_channel};
 use crate::engine::sync::lock;
 use crate::image::pool::{IDLE_LIFETIME, PixelPool};
 use crate::settings::{PipelineDependencies, PipelineSettings};
@@ -32,15 +32,8 @@ impl Pipeline {
     /// Starts the pipeline and returns at once; the first generation starts in the background. If the operating system
     /// refuses the supervisor's thread, the status of the pipeline is [`PipelineStatus::Down`].
     pub fn start(settings: PipelineSettings, dependencies: PipelineDependencies) -> Self {
-        let shared = Arc::new(SharedState {
-            status: Mutex::new(PipelineStatus::Starting),
-            stats: Arc::new(PipelineStats::new(&STAGES)),
-            leases: Arc::new(LeaseTable::new(Arc::clone(&dependencies.queue))),
-            wakeup: Mutex::default(),
-            budgets: Mutex::default(),
-            device_failure: OnceLock::new(),
-            is_device_suspect: AtomicBool::new(false),
-        });
+        let stats = Arc::new(PipelineStats::new(&STAGES));
+        let shared = Arc::new(SharedState::new(stats, Arc::clone(&dependencies.queue)));
         let (stop, stopped) = stop_channel();
         let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
             .inspect_err(|error| {

@@ -12,6 +12,7 @@ pub(crate) mod runner;
 pub(crate) mod spans;
 pub(crate) mod stage;
 pub(crate) mod stage_stats;
+pub(crate) mod status;
 pub(crate) mod store_client;
 pub(crate) mod supervisor;
 pub(crate) mod sync;

@@ -2,52 +2,21 @@
 //! of 1, 2, 4 .. 60 s. It maintains the status of the pipeline. It knows nothing of stages: it is given a function that
 //! starts a generation.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
-use crate::engine::budget::{BudgetLoad, publish_no_budgets};
+use crate::engine::budget::publish_no_budgets;
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
-use crate::engine::leases::{LeaseRenewer, LeaseTable};
+use crate::engine::leases::LeaseRenewer;
 use crate::engine::metrics as names;
-use crate::engine::stage_stats::PipelineStats;
+use crate::engine::status::{PipelineStatus, SharedState, StopReport};
 use crate::engine::store_client::{CALL_TIMEOUT, KillSwitch, with_timeout};
 use crate::engine::sync::lock;
-
-/// The status of the pipeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PipelineStatus {
-    /// The first generation is starting.
-    Starting,
-    /// Photos are processed as they arrive.
-    Running,
-    /// No photos are processed; the supervisor retries by itself.
-    Down {
-        /// The component that is down.
-        component: Component,
-        /// Why, in one line.
-        reason: String,
-        /// When the outage began.
-        since: OffsetDateTime,
-    },
-}
-
-/// How the pipeline stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StopReport {
-    /// Whether everything in flight was finished; otherwise it was given back.
-    pub drained: bool,
-    /// Photos given back to the queue since the pipeline started.
-    pub given_back: u64,
-    /// Photos that could not be given back. They are retried when their leases expire, which counts an attempt.
-    pub unfinished: usize,
-    /// The names of the threads that did not exit. The process must end without unloading the code that they run.
-    pub abandoned_threads: Vec<String>,
-}
 
 /// Starts the stages of a generation.
 pub(crate) type GenerationFactory = Box<dyn Fn(KillSwitch) -> Result<PendingGeneration, Outage> + Send>;
@@ -59,23 +28,6 @@ pub(crate) type StartFeed = Box<dyn FnOnce(&mut Generation) -> Result<(), Outage
 pub(crate) struct PendingGeneration {
     pub(crate) generation: Generation,
     pub(crate) start_feed: StartFeed,
-}
-
-/// The state shared by the supervisor and [`Pipeline`](crate::Pipeline).
-#[derive(Debug)]
-pub(crate) struct SharedState {
-    pub(crate) status: Mutex<PipelineStatus>,
-    pub(crate) stats: Arc<PipelineStats>,
-    pub(crate) leases: Arc<LeaseTable>,
-    /// Wakes the feed of the current generation.
-    pub(crate) wakeup: Mutex<Option<Sender<()>>>,
-    /// The budgets of the current generation; empty while there is none.
-    pub(crate) budgets: Mutex<Vec<BudgetLoad>>,
-    /// Why the pipeline has ended, once this process cannot use its device any more.
-    pub(crate) device_failure: OnceLock<String>,
-    /// Whether the device was lost, and no photo has been finished since: networks prove that they work before they are
-    /// given one, so that no photo is held to be the cause of what is wrong without it.
-    pub(crate) is_device_suspect: AtomicBool,
 }
 
 /// The thread that owns all others.

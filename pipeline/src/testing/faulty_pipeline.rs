@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::engine::cpu_shares::{CpuShares, ReservedCores};
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{Generation, StageSpec, StageThreads};
-use crate::engine::leases::{LeaseRenewer, LeaseTable};
+use crate::engine::leases::LeaseRenewer;
 use crate::engine::runner::{Outlet, StageFactory};
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::stage_stats::PipelineStats;
+use crate::engine::status::{SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
-    POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
-    SupervisorTimeouts, stop_channel,
+    POLL_INTERVAL, PendingGeneration, Supervisor, SupervisorTimeouts, stop_channel,
 };
 use crate::stages::feed::Feed;
 use crate::stages::long_photos::LongPhotos;
@@ -277,15 +277,8 @@ impl FaultyPipeline {
     ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let shared = Arc::new(SharedState {
-            status: Mutex::new(PipelineStatus::Starting),
-            stats: Arc::new(PipelineStats::new(&STAGE_NAMES)),
-            leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
-            wakeup: Mutex::default(),
-            budgets: Mutex::default(),
-            device_failure: OnceLock::new(),
-            is_device_suspect: AtomicBool::new(false),
-        });
+        let stats = Arc::new(PipelineStats::new(&STAGE_NAMES));
+        let shared = Arc::new(SharedState::new(stats, Arc::clone(queue) as Arc<dyn Queue>));
         let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let assembly = FaultyAssembly {
             queue: Arc::clone(queue),

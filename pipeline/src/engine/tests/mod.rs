@@ -13,7 +13,8 @@ use photofinish_store::model::photo::FailureReason;
 use proptest::prelude::*;
 
 use crate::engine::fault::{Component, UNKNOWN_STAGE};
-use crate::engine::supervisor::{POLL_INTERVAL, PipelineStatus, SupervisorTimeouts, backoff};
+use crate::engine::status::PipelineStatus;
+use crate::engine::supervisor::{POLL_INTERVAL, SupervisorTimeouts, backoff};
 use crate::engine::sync::lock;
 use crate::testing::faulty_pipeline::{
     FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageRun, StageShape,
