@@ -139,6 +139,7 @@ mod tests {
             started_at: OffsetDateTime::UNIX_EPOCH,
             report: ProcessReport {
                 pipeline: Some(PipelineReport { photos_in_flight, bottleneck, ..PipelineReport::default() }),
+                ..ProcessReport::default()
             },
         }
     }

@@ -360,6 +360,7 @@ fn api_settings(config: &Config) -> ApiSettings {
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
             bib_format: Default::default(),
+            retention: api.retention.unwrap_or_default(),
             rest: Default::default(),
         },
         face_threshold_without_bibs: api.face_threshold_without_bibs,

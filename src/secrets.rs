@@ -9,7 +9,7 @@ use photofinish_store::private::{private_file, private_folder, restrict_to_owner
 use photofinish_store::{DatabaseKind, MasterSecret};
 
 use crate::config::Config;
-use crate::config::webhooks::{SecretSource, decode_secret};
+use crate::config::secrets::{SecretSource, decode_secret};
 
 /// Reads the secret that signs local upload and download URLs; creates it when there is none.
 ///
@@ -25,7 +25,7 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
 /// # Errors
 /// When a file cannot be read or does not contain 32 bytes.
 pub fn load_master_secret(config: &Config) -> anyhow::Result<Option<MasterSecret>> {
-    let settings = &config.settings.webhooks;
+    let settings = &config.settings.secrets;
     let current = match &settings.secret_key {
         Some(source) => read_secret(source, "PHOTOFINISH_SECRET_KEY")?,
         None if DatabaseKind::from_url(&config.database_url) == Some(DatabaseKind::Sqlite) => {

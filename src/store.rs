@@ -28,6 +28,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         public_url: config.public_url.clone(),
         signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
         master_secret: secrets::load_master_secret(config)?,
+        backup_days: config.settings.secrets.backup_days,
         attempt_limit: config.settings.queue.attempt_limit as u32,
         max_cells: config.settings.pipeline.max_grid_cells,
         credits: config.settings.credits.credit_settings(),
@@ -45,7 +46,7 @@ pub async fn check_sealed_secrets(store: &Store) -> anyhow::Result<()> {
     match store.check_sealed_secrets().await? {
         SealedSecrets::Readable => Ok(()),
         SealedSecrets::NoMasterSecret => {
-            anyhow::bail!("PHOTOFINISH_SECRET_KEY is missing: the secrets of webhooks are sealed with it")
+            anyhow::bail!("PHOTOFINISH_SECRET_KEY is missing: secrets in the database are sealed with it")
         }
         SealedSecrets::OtherMasterSecret => anyhow::bail!(
             "PHOTOFINISH_SECRET_KEY is another key than the one with which secrets in the database are sealed: give that \

@@ -12,7 +12,7 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{Album, Tenant};
 use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::model::photo::{Embedding, Photo};
+use photofinish_store::model::photo::{BoundingBox, Embedding, Photo};
 use photofinish_store::traits::{
     self, ANY_IMAGE, HitReason, Probe, ProbeOutcome, ProbeRefusal, SelfieHit, SelfieQuery, TextQuery,
     UploadConditions,
@@ -75,10 +75,25 @@ pub(crate) async fn load_or_create_embedding(
     album: &Album,
     id: ProbeId,
 ) -> Result<Selfie, ApiError> {
-    let mut probe = ctx.store.probes.get(album.id, id).await?;
+    let probe = ctx.store.probes.get(album.id, id).await?;
     if !probe.is_charged {
         credits::require_face_search(ctx, &album.tenant).await?;
     }
+    load_or_examine(ctx, album, probe).await
+}
+
+/// Returns the probe's embedding as [`load_or_create_embedding`] does, whatever the balance: nobody pays for being erased.
+pub(crate) async fn load_or_create_free_embedding(
+    ctx: &Context,
+    album: &Album,
+    id: ProbeId,
+) -> Result<Embedding, ApiError> {
+    let probe = ctx.store.probes.get(album.id, id).await?;
+    Ok(load_or_examine(ctx, album, probe).await?.embedding)
+}
+
+async fn load_or_examine(ctx: &Context, album: &Album, mut probe: Probe) -> Result<Selfie, ApiError> {
+    let id = probe.id;
     if let Some(outcome) = probe.outcome.take() {
         return Selfie::new(&probe, outcome, false);
     }
@@ -179,6 +194,13 @@ pub(crate) struct RankedFace {
     confidence: f64,
 }
 
+impl RankedFace {
+    /// Returns the photo, and where the face is in it.
+    pub(crate) fn place(&self) -> (PhotoId, BoundingBox) {
+        (self.hit.photo, self.hit.bounding_box)
+    }
+}
+
 impl RankedHit for RankedFace {
     type Wire = FaceHit;
 
@@ -252,6 +274,13 @@ pub(crate) async fn find_faces(
         RankedFace { hit, confidence }
     });
     Ok(ranked.filter(|face| face.confidence >= threshold).collect())
+}
+
+/// Returns the cosine from which two faces are surely of one person.
+pub(crate) fn sure_cosine(ctx: &Context, probe: &Embedding) -> Result<f64, ApiError> {
+    let calibration = ctx.settings.calibrations.get(&probe.model);
+    let missing = || ApiError::internal(format!("no calibration for {}", probe.model));
+    Ok(calibration.ok_or_else(missing)?.scale.sure_cosine)
 }
 
 /// Finds the photos in which the bib was read with at least `threshold` confidence, 0 to 100.

@@ -47,6 +47,8 @@ enum Command {
     Load(load::LoadOptions),
     /// The store alone: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
     Store(store::StoreOptions),
+    /// Erasures in an album of 100,000 photos; SQLite and Postgres.
+    Erasures(store::StoreOptions),
     /// Confirmations and the work queue with credits enforced beside those without, in pairs; SQLite and Postgres.
     Credits(store::StoreOptions),
     /// What rate limits cost a request: services with and without them in turn; SQLite and Postgres.
@@ -77,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options)?.publish(&options.output),
         Command::Load(options) => load::run(&options)?.publish(&options.output),
         Command::Store(options) => store::run(&options)?.publish(&options.output),
+        Command::Erasures(options) => store::run_erasures(&options)?.publish(&options.output),
         Command::Credits(options) => store::run_credits(&options)?.publish(&options.output),
         Command::Events(options) => events::run(&options)?.publish(&options.output),
         Command::Rates(options) => rates::run(&options)?.publish(&options.output),

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use photofinish_store::model::album::RetentionConfig;
 use url::Url;
 
 use super::parsers;
@@ -54,6 +55,12 @@ pub struct ApiArguments {
     #[arg(long = "event-days", env = "PHOTOFINISH_EVENT_DAYS", value_name = "DAYS")]
     #[arg(default_value = "7", value_parser = parsers::event_days)]
     pub event_retention: Duration,
+    /// For how long faces and photos of a new album are kept after its last photo was processed [default: for ever]
+    #[arg(long = "retention-days", env = "PHOTOFINISH_RETENTION_DAYS", value_name = "DAYS", value_parser = parsers::retention)]
+    pub retention: Option<RetentionConfig>,
+    /// For how long those of any album are kept at most [default: as its settings say]
+    #[arg(long, env = "PHOTOFINISH_RETENTION_MAX", value_name = "DAYS", value_parser = parsers::retention)]
+    pub retention_max: Option<RetentionConfig>,
 }
 
 impl ApiArguments {

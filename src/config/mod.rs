@@ -18,6 +18,7 @@ mod pipeline;
 mod queue;
 pub mod redact;
 mod rules;
+pub mod secrets;
 mod service;
 pub mod settings;
 mod storage;
@@ -161,8 +162,8 @@ impl Config {
                 let limits = self.settings.credits.rate_limits(self.settings.service.environment);
                 Some(credits::limits_to_text(&limits))
             }
-            "secret_key" => self.settings.webhooks.secret_key.as_ref().map(|key| format!("{key:?}")),
-            "secret_key_old" => self.settings.webhooks.secret_key_old.as_ref().map(|key| format!("{key:?}")),
+            "secret_key" => self.settings.secrets.secret_key.as_ref().map(|key| format!("{key:?}")),
+            "secret_key_old" => self.settings.secrets.secret_key_old.as_ref().map(|key| format!("{key:?}")),
             "queue_url" => Some(match &self.queue {
                 Some(queue) => redact_servers(&queue.url),
                 None => redact_url(&self.database_url),

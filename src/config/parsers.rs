@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 use photofinish_store::DatabaseKind;
 use photofinish_store::blobs::storage;
+use photofinish_store::model::album::RetentionConfig;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
@@ -26,6 +27,12 @@ const MAX_GRID_CELLS: u64 = 256;
 const MAX_RUNNERS: u64 = 1000;
 /// The console and a partner that was away for a season's break read what is kept.
 const MAX_EVENT_DAYS: u64 = 90;
+
+/// The longest time that faces and photos are kept unless for ever, days: ten years.
+const MAX_RETENTION_DAYS: u64 = 3_650;
+
+/// The longest time that backups are kept, days: ten years.
+const MAX_BACKUP_DAYS: u64 = 3_650;
 /// The largest number of replicas that JetStream allows.
 const MAX_REPLICAS: u64 = 5;
 
@@ -161,6 +168,27 @@ pub fn hours(text: &str) -> Result<Duration, String> {
 /// Parses the days for which events are kept.
 pub fn event_days(text: &str) -> Result<Duration, String> {
     integer(text, 1, MAX_EVENT_DAYS).map(|days| Duration::from_secs(days * 86_400))
+}
+
+/// Parses for how many days faces and photos are kept, such as `photos=365,faces=90`; what is not named is kept for ever.
+pub fn retention(text: &str) -> Result<RetentionConfig, String> {
+    let refused = || "must be days separated by commas, such as photos=365,faces=90".to_owned();
+    let mut retention = RetentionConfig::default();
+    for part in text.split(',') {
+        let (name, days) = part.trim().split_once('=').ok_or_else(refused)?;
+        let kept = match name {
+            "photos" => &mut retention.photos_days,
+            "faces" => &mut retention.faces_days,
+            _ => return Err(refused()),
+        };
+        *kept = Some(integer(days, 1, MAX_RETENTION_DAYS)? as u32);
+    }
+    Ok(retention)
+}
+
+/// Parses for how many days backups are kept.
+pub fn backup_days(text: &str) -> Result<u32, String> {
+    integer(text, 1, MAX_BACKUP_DAYS).map(|days| days as u32)
 }
 
 /// Parses megabytes into bytes, and megapixels into pixels.

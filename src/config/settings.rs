@@ -21,6 +21,7 @@ use super::models::ModelArguments;
 use super::pipeline::PipelineArguments;
 use super::queue::QueueArguments;
 use super::redact::{redact_credentials, redact_servers};
+use super::secrets::SecretArguments;
 use super::service::ServiceArguments;
 use super::storage::StorageArguments;
 use super::webhooks::WebhookArguments;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub api: ApiArguments,
     #[command(flatten)]
     pub credits: CreditArguments,
+    #[command(flatten)]
+    pub secrets: SecretArguments,
     #[command(flatten)]
     pub webhooks: WebhookArguments,
     #[command(flatten)]

@@ -1,9 +1,15 @@
 //! What processes of one database do for each other.
 
+mod erasing;
 mod judging;
 mod ledger;
 mod reports;
+mod retention;
 
+use std::time::Duration;
+
+use photofinish_store::Store;
+use photofinish_store::model::album::RetentionConfig;
 use photofinish_store::model::ids::ProcessId;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
@@ -19,10 +25,8 @@ use crate::shutdown::wait_until_stopped;
 /// The tasks of this process.
 pub struct Tasks {
     reporter: Reporter,
-    publisher: JoinHandle<()>,
-    sender: JoinHandle<()>,
-    ledger: JoinHandle<()>,
-    judge: JoinHandle<()>,
+    /// Those of a process with an API.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Tasks {
@@ -36,46 +40,19 @@ impl Tasks {
     ) -> Self {
         let process = ProcessId::generate();
         let store = webhooks.store().clone();
-        let (publishing, keeping, judged) = (store.clone(), store.clone(), store.clone());
-        let (sending, kept, judging_stopped, stopped) =
-            (stopped.clone(), stopped.clone(), stopped.clone(), stopped.clone());
-        let retention = config.settings.api.event_retention;
-        let publisher = tokio::spawn(async move {
-            if !role.has_api() {
-                return;
-            }
-            tokio::select! {
-                () = wait_until_stopped(stopped) => {}
-                () = publisher::publish_forever(&publishing, process, retention) => {}
-            }
-            publisher::release(&publishing, process).await;
-        });
-        let sender = tokio::spawn(async move {
-            if role.has_api() {
-                webhooks.send_until(wait_until_stopped(sending)).await;
-            }
-        });
-        let judge = tokio::spawn(async move {
-            if !role.has_api() {
-                return;
-            }
-            tokio::select! {
-                () = wait_until_stopped(judging_stopped) => {}
-                () = judging::judge_forever(&judged, process) => {}
-            }
-            judging::release(&judged, process).await;
-        });
-        let ledger = tokio::spawn(async move {
-            if !role.has_api() {
-                return;
-            }
-            tokio::select! {
-                () = wait_until_stopped(kept) => {}
-                () = ledger::keep_forever(&keeping, process) => {}
-            }
-            ledger::stop(&keeping).await;
-        });
-        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender, ledger, judge }
+        let mut tasks = Vec::new();
+        if role.has_api() {
+            let sent_until = wait_until_stopped(stopped.clone());
+            tasks.push(tokio::spawn(async move { webhooks.send_until(sent_until).await }));
+            let event_retention = config.settings.api.event_retention;
+            let publish = publish(store.clone(), process, event_retention, stopped.clone());
+            tasks.push(tokio::spawn(publish));
+            tasks.push(tokio::spawn(judge(store.clone(), process, stopped.clone())));
+            tasks.push(tokio::spawn(keep_ledger(store.clone(), process, stopped.clone())));
+            let retention_max = config.settings.api.retention_max.unwrap_or_default();
+            tasks.push(tokio::spawn(erase(store.clone(), process, retention_max, stopped.clone())));
+        }
+        Self { reporter: reports::start(&store, process, role, pipeline), tasks }
     }
 
     /// Waits until they have ended: others go on with what this process did.
@@ -84,9 +61,53 @@ impl Tasks {
     /// When a task has panicked.
     pub async fn stop(self) -> Result<(), JoinError> {
         self.reporter.stop().await;
-        self.publisher.await?;
-        self.sender.await?;
-        self.judge.await?;
-        self.ledger.await
+        for task in self.tasks {
+            task.await?;
+        }
+        Ok(())
     }
+}
+
+async fn publish(
+    store: Store,
+    process: ProcessId,
+    event_retention: Duration,
+    stopped: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = publisher::publish_forever(&store, process, event_retention) => {}
+    }
+    publisher::release(&store, process).await;
+}
+
+async fn judge(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = judging::judge_forever(&store, process) => {}
+    }
+    judging::release(&store, process).await;
+}
+
+async fn keep_ledger(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = ledger::keep_forever(&store, process) => {}
+    }
+    ledger::stop(&store).await;
+}
+
+/// Finishes erasures, and begins those of what is old.
+async fn erase(
+    store: Store,
+    process: ProcessId,
+    retention_max: RetentionConfig,
+    stopped: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = erasing::erase_forever(&store, process) => {}
+        () = retention::retain_forever(&store, process, retention_max) => {}
+    }
+    erasing::release(&store, process).await;
 }

@@ -77,7 +77,7 @@ async fn report_forever(store: Store, id: ProcessId, role: Role, running: Option
         host: host_name(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: OffsetDateTime::now_utc(),
-        report: ProcessReport::default(),
+        report: ProcessReport { knows_erasures: true, ..ProcessReport::default() },
     };
     let mut interval = tokio::time::interval(REPORT_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,6 +86,13 @@ async fn report_forever(store: Store, id: ProcessId, role: Role, running: Option
         interval.tick().await;
         process.report.pipeline =
             running.as_ref().map(|running| report_pipeline(&running.pipeline, &running.models));
+        if role.has_api() {
+            // Kept as it was when the database does not respond: then nothing is reported either.
+            match store.faces_as_of().await {
+                Ok(as_of) => process.report.faces_as_of = Some(as_of),
+                Err(error) => tracing::debug!(%error, "failed to bring the face index up to date"),
+            }
+        }
         let reported = store.processes.report(&process).await;
         // Once per outage: every two seconds would bury all other lines.
         if let Err(error) = &reported

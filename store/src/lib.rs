@@ -3,11 +3,14 @@
 //! Knows nothing of HTTP, neural networks or pixels. Other crates call it through [`traits`]; [`Store::open`] builds the
 //! backends from URLs. Every backend passes the tests of `conformance` (cargo feature of the same name, for tests only).
 
+mod accounts;
 mod bibs;
 pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod credit_traits;
+pub mod erasure;
+mod erasure_traits;
 pub mod error;
 mod event_traits;
 pub mod folder;
@@ -28,10 +31,11 @@ pub mod traits;
 mod turns;
 mod webhook_traits;
 
+pub use accounts::{Accounts, open_accounts, open_keys};
 pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
 pub use queue::jetstream::QueueSettings;
 pub use sealing::MasterSecret;
 pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
-pub use store::{Accounts, Embedded, Store, StoreSettings, open_accounts, open_keys};
+pub use store::{Embedded, Store, StoreSettings};
 pub use turns::on_behalf_of;

@@ -37,12 +37,33 @@ impl std::fmt::Debug for MasterSecret {
 pub(crate) enum Purpose {
     /// The secrets that sign webhooks.
     Webhook,
+    /// The secrets of the digests of erased bibs.
+    ErasedBib,
 }
 
 impl Purpose {
     const fn label(self) -> &'static [u8] {
         match self {
             Self::Webhook => b"webhook",
+            Self::ErasedBib => b"erased",
+        }
+    }
+}
+
+/// What is signed with a key that is derived and stored nowhere.
+#[derive(Clone, Copy)]
+pub(crate) enum SigningPurpose {
+    /// Receipts of erasures.
+    Receipt,
+    /// What a caller is shown before an erasure and sends back.
+    Confirmation,
+}
+
+impl SigningPurpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::Receipt => b"receipt",
+            Self::Confirmation => b"confirmation",
         }
     }
 }
@@ -58,6 +79,27 @@ impl MasterSecret {
     /// The secret with which is sealed, and the one before it.
     pub fn new(current: [u8; 32], old: Option<[u8; 32]>) -> Self {
         Self { current, old }
+    }
+
+    /// Returns the 32 bytes of which a key to sign with is made: the same ones until the master secret changes.
+    pub(crate) fn derive_signing_seed(&self, purpose: SigningPurpose) -> [u8; 32] {
+        let derived = Salt::new(HKDF_SHA256, &[]).extract(&self.current);
+        let info = [purpose.label()];
+        let mut seed = [0; 32];
+        let bytes = derived.expand(&info, HKDF_SHA256).expect("a seed is shorter than HKDF's limit");
+        bytes.fill(&mut seed).expect("the digest of SHA-256 has 32 bytes");
+        seed
+    }
+
+    /// Makes a secret of random bytes.
+    ///
+    /// # Errors
+    /// `Unavailable` when the operating system gives none.
+    pub(crate) fn make_secret(&self) -> Result<[u8; 32]> {
+        let mut secret = [0; 32];
+        let failed = |_| StoreError::new(StoreErrorKind::Unavailable, "make a secret");
+        SystemRandom::new().fill(&mut secret).map_err(failed)?;
+        Ok(secret)
     }
 
     /// Seals a secret for a row.

@@ -1,6 +1,7 @@
 //! The store: opens the backends that the settings name and hands them out as the traits of [`crate::traits`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -11,6 +12,7 @@ use crate::blobs::cloud::CloudSettings;
 use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::{Storage, StorageSettings};
+use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
 use crate::model::credit::CreditSettings;
@@ -20,6 +22,7 @@ use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql;
+use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
     Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCredits,
     SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys, SqlPhotos, SqlProbes,
@@ -71,9 +74,13 @@ pub struct Store {
     pub tasks: Arc<dyn traits::TaskLeases>,
     /// What the processes of this database report.
     pub processes: Arc<dyn traits::Processes>,
+    /// Erasures and their receipts.
+    pub erasures: Arc<dyn traits::Erasures>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
     pub local: Option<Arc<LocalFiles>>,
     pub(crate) face_cache: Arc<FaceCache>,
+    /// As of when the face index is, by the database's clock in microseconds.
+    faces_as_of: Arc<AtomicI64>,
     storage: Storage,
     database: Database,
     master_secret: Option<MasterSecret>,
@@ -124,6 +131,8 @@ pub struct StoreSettings {
     pub signing_secret: [u8; 32],
     /// Seals secrets in the database. Without one there can be none.
     pub master_secret: Option<MasterSecret>,
+    /// For how many days backups of database and storage are kept, for receipts of erasures; `None` if that is not known.
+    pub backup_days: Option<u32>,
     /// How many leases of one photo may expire, their worker crashed, before the photo fails.
     pub attempt_limit: u32,
     /// On how many cells of a photo a network runs at most: bounds the estimated cost of photos of a grid, by which
@@ -156,14 +165,7 @@ impl Store {
     /// database or the disk fails.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url, &settings.server_limits).await?;
-        let storage = Storage::open(StorageSettings {
-            url: &settings.storage_url,
-            cloud: &settings.cloud,
-            public_url: &settings.public_url,
-            signing_secret: settings.signing_secret,
-            has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
-        });
-        let storage = storage.await?;
+        let storage = open_storage(&settings, &database).await?;
         let events = Arc::new(SqlEvents::new(database.clone()));
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
@@ -172,14 +174,11 @@ impl Store {
         let rate_windows = SqlRateWindows::new(database.clone());
         let is_shared = database.kind() == DatabaseKind::Postgres;
         let rules = Arc::new(RulesCache::default());
-        let sql_queue = Arc::new(SqlQueue::start(
-            database.clone(),
-            ledger,
-            Arc::clone(&rules),
-            settings.attempt_limit,
-            settings.max_cells,
-        ));
+        let sql_queue = start_queue(&settings, &database, ledger, Arc::clone(&rules));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
+        let receipts =
+            ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
+        let eraser = Eraser::new(database.clone(), storage.clone(), Arc::clone(&face_cache), receipts);
         Ok(Self {
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),
@@ -193,8 +192,12 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
-            start_lists: Arc::new(SqlStartLists::new(database.clone(), Arc::clone(&rules))),
-            judging: Arc::new(SqlJudging::new(database.clone(), rules)),
+            start_lists: Arc::new(SqlStartLists::new(
+                database.clone(),
+                Arc::clone(&rules),
+                settings.master_secret.clone(),
+            )),
+            judging: Arc::new(SqlJudging::new(database.clone(), rules, settings.master_secret.clone())),
             events: Arc::clone(&events) as _,
             event_publisher: events,
             webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),
@@ -205,8 +208,10 @@ impl Store {
             rate_windows: is_shared.then(|| Arc::new(rate_windows) as _),
             tasks: Arc::new(SqlTaskLeases::new(database.clone())),
             processes: Arc::new(SqlProcesses::new(database.clone())),
+            erasures: Arc::new(eraser),
             local: storage.local(),
             face_cache,
+            faces_as_of: Arc::new(AtomicI64::new(0)),
             storage,
             database,
             sql_queue,
@@ -238,10 +243,32 @@ impl Store {
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            if let Err(error) = self.face_cache.refresh().await {
+            if let Err(error) = self.refresh_faces().await {
                 tracing::warn!(%error, "failed to refresh the face index, retrying in {} s", period.as_secs());
             }
         }
+    }
+
+    /// Brings the albums in memory up to the database now.
+    async fn refresh_faces(&self) -> Result<(), StoreError> {
+        let now = ErasureRows::new(self.database.clone()).read_clock().await?;
+        if self.face_cache.refresh().await? {
+            self.faces_as_of.fetch_max(now, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns as of when the face index is, by the database's clock in microseconds. Brings it up to date first if an
+    /// erasure waits for that.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn faces_as_of(&self) -> Result<i64, StoreError> {
+        let as_of = self.faces_as_of.load(Ordering::Relaxed);
+        if ErasureRows::new(self.database.clone()).has_running_since(as_of).await? {
+            self.refresh_faces().await?;
+        }
+        Ok(self.faces_as_of.load(Ordering::Relaxed))
     }
 
     /// Checks that the message queue beside the database responds, if one is configured. Without it photos can still be
@@ -326,40 +353,28 @@ impl Store {
     }
 }
 
-/// Opens (and creates, at first start) the database alone, for its organizations and keys.
-///
-/// # Errors
-/// As [`Store::open`].
-pub async fn open_keys(
-    database_url: &str,
-    server_limits: &ServerLimits,
-) -> Result<Arc<dyn traits::Keys>, StoreError> {
-    Ok(Arc::new(SqlKeys::new(Database::open(database_url, server_limits).await?)))
+/// Starts the work queue of a store.
+fn start_queue(
+    settings: &StoreSettings,
+    database: &Database,
+    ledger: Arc<SharedLedger>,
+    rules: Arc<RulesCache>,
+) -> Arc<SqlQueue> {
+    let StoreSettings { master_secret, attempt_limit, max_cells, .. } = settings;
+    let master = master_secret.clone();
+    Arc::new(SqlQueue::start(database.clone(), ledger, rules, master, *attempt_limit, *max_cells))
 }
 
-/// Organizations, their keys and their credits.
-pub struct Accounts {
-    /// Organizations and API keys.
-    pub keys: Arc<dyn traits::Keys>,
-    /// What tenants have and use.
-    pub credits: Arc<dyn traits::CreditLedger>,
-}
-
-/// Opens (and creates, at first start) the database alone, for the accounts of organizations.
-///
-/// # Errors
-/// As [`Store::open`].
-pub async fn open_accounts(
-    database_url: &str,
-    server_limits: &ServerLimits,
-    credits: CreditSettings,
-) -> Result<Accounts, StoreError> {
-    let database = Database::open(database_url, server_limits).await?;
-    let ledger = SharedLedger::new(credits);
-    Ok(Accounts {
-        keys: Arc::new(SqlKeys::new(database.clone())),
-        credits: Arc::new(SqlCredits::new(database, ledger)),
-    })
+/// Opens the storage of a store with this database.
+async fn open_storage(settings: &StoreSettings, database: &Database) -> Result<Storage, StoreError> {
+    let opened = Storage::open(StorageSettings {
+        url: &settings.storage_url,
+        cloud: &settings.cloud,
+        public_url: &settings.public_url,
+        signing_secret: settings.signing_secret,
+        has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
+    });
+    opened.await
 }
 
 /// Opens the message queue beside the database, if one is configured.

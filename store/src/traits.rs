@@ -20,6 +20,7 @@ use crate::model::photo::{
 };
 
 pub use crate::credit_traits::{ConfirmedUploads, CreditLedger, Decline, LedgerTask, RateWindows};
+pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
@@ -116,6 +117,8 @@ pub struct Lease {
     pub attempt: u32,
     /// Since when the photo has waited: when it was confirmed or last requeued.
     pub confirmed_at: OffsetDateTime,
+    /// Where faces were erased: no vector is to be computed of a face there.
+    pub erased_places: Vec<BoundingBox>,
 }
 
 /// What to lease.

@@ -7,8 +7,9 @@ mod support;
 use std::time::Duration;
 
 use photofinish_store::conformance::{self, AlbumFixture};
+use photofinish_store::model::erasure::{ErasureSubject, FacePlace, NewErasure, PhotoFate};
 use photofinish_store::model::photo::{FailureReason, PhotoState};
-use photofinish_store::traits::TextQuery;
+use photofinish_store::traits::{ProbeOutcome, TextQuery};
 use photofinish_store::{Store, StoreErrorKind, lock_database};
 use support::{ATTEMPT_LIMIT, TestStore};
 
@@ -173,4 +174,56 @@ fn an_exclusive_database_lock_also_covers_links_to_the_file() {
     let _kept = lock_database(&url, true).unwrap();
     assert_eq!(refused(&format!("sqlite:{}", link.display()), true), StoreErrorKind::Conflict);
     assert!(lock_database("postgres://host/rows", true).unwrap().is_none());
+}
+
+/// The first bytes of what is stored of this vector.
+fn stored_bytes(vector: [f32; 4]) -> Vec<u8> {
+    let embedding = conformance::face(vector).embedding.unwrap();
+    embedding.vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Counts where these bytes are in the files of the database.
+fn count_in_files(test_store: &TestStore, wanted: &[u8]) -> usize {
+    let files = ["photofinish.db", "photofinish.db-wal"].map(|name| test_store.path().join(name));
+    let contents = files.iter().filter_map(|file| std::fs::read(file).ok());
+    contents.map(|bytes| bytes.windows(wanted.len()).filter(|part| *part == wanted).count()).sum()
+}
+
+#[tokio::test]
+async fn no_byte_of_an_erased_vector_is_left_in_the_files() {
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let (runner, stranger) = ([0.123_f32, 0.456, 0.789, -0.321], [-0.987_f32, 0.654, 0.321, 0.111]);
+    let mut photos = Vec::new();
+    for i in 0..40 {
+        let vector = if i % 2 == 0 { runner } else { stranger };
+        photos.push(fixture.add_ready_photo(vec![conformance::face(vector)], Vec::new()).await);
+    }
+    let probe = store.probes.create(fixture.album, Duration::from_secs(3600)).await.unwrap();
+    let selfie = conformance::face(runner).embedding.unwrap();
+    store.probes.set_outcome(probe.id, ProbeOutcome::Embedded(selfie.clone())).await.unwrap();
+    assert!(count_in_files(&test_store, &stored_bytes(runner)) >= 21);
+    let bounding_box = conformance::face(runner).bounding_box;
+    let places = photos.iter().step_by(2).map(|photo| FacePlace { photo: *photo, bounding_box }).collect();
+    let erasure = NewErasure {
+        tenant: fixture.tenant,
+        album: fixture.album,
+        asked_by: fixture.key.id,
+        subject: ErasureSubject::Faces { places, selfie, min_cosine: 0.9 },
+        photos: PhotoFate::Keep,
+    };
+    let id = store.erasures.begin(erasure).await.unwrap();
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+    assert_eq!(count_in_files(&test_store, &stored_bytes(runner)), 0);
+    assert!(count_in_files(&test_store, &stored_bytes(stranger)) >= 20, "those of others stay");
+
+    let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+    assert_eq!(count_in_files(&test_store, &stored_bytes(stranger)), 0);
+    for photo in photos {
+        assert_eq!(count_in_files(&test_store, photo.0.as_bytes()), 0);
+    }
 }

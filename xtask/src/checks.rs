@@ -17,6 +17,9 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// Tests need fake models in the service, which what is shipped has not.
 const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes"];
 
+/// The benchmarks of servers.
+const SERVER_BENCHMARKS: [&str; 3] = ["store", "credits", "erasures"];
+
 /// How to test.
 #[derive(Args)]
 pub struct TestArguments {
@@ -77,8 +80,7 @@ fn run_tests(layout: &Layout, paths: &SetupPaths, seed: u64) -> anyhow::Result<(
 /// Runs the bench crate in a release build, with what set-up fetched.
 pub fn run_bench(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
     let paths = setup::run(layout, &SetupArguments::default())?;
-    // The only benchmark of servers.
-    let needs_servers = arguments.first().is_some_and(|first| first == "store");
+    let needs_servers = arguments.first().is_some_and(|first| SERVER_BENCHMARKS.contains(&first.as_str()));
     if needs_servers {
         setup::install_cluster_servers(layout)?;
     }

@@ -7,12 +7,12 @@ use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
-use crate::wire::Acknowledgement;
 use crate::wire::album::{
     Album, AlbumDetail, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
 use crate::wire::config::{self, FaceThresholds};
 use crate::wire::cursor::AlbumPosition;
+use crate::wire::erasure::Deletion;
 
 /// Attempts to update a configuration. Of concurrent updates of one album, one succeeds per attempt.
 const MAX_UPDATE_ATTEMPTS: u32 = 20;
@@ -95,17 +95,13 @@ pub(crate) async fn delete(
     ctx: Context,
     caller: AlbumManager,
     input: OneAlbum,
-) -> Result<Acknowledgement, ApiError> {
-    let organization = caller.tenant.organization;
-    // Closing hides the album, so that a deletion which a crash interrupts is invisible and can be repeated. The objects
-    // are deleted before the rows, which are needed to find them, and again after them: a worker may have written some
-    // while it still had the album.
-    ctx.store.albums.close(&caller.tenant, input.album).await?;
-    ctx.store.blobs.delete_album(organization, input.album).await?;
-    ctx.store.albums.delete(&caller.tenant, input.album).await?;
-    ctx.store.blobs.delete_album(organization, input.album).await?;
+) -> Result<Deletion, ApiError> {
+    let erasures = &ctx.store.erasures;
+    // The album is closed and invisible from here on: a deletion that a crash interrupts is finished by the service.
+    let erasure = erasures.begin_album(&caller.tenant, input.album, caller.key).await?;
+    let deleted = erasures.remove_objects(erasure).await?;
     tracing::info!(album.id = %input.album, key.id = %caller.key, "album deleted");
-    Ok(Acknowledgement::new("Album deleted"))
+    Ok(Deletion::new("Album deleted", deleted))
 }
 
 pub(crate) async fn reprocess(

@@ -5,6 +5,7 @@
 
 pub(crate) mod albums;
 pub(crate) mod credits;
+pub(crate) mod erasures;
 pub(crate) mod events;
 pub(crate) mod photos;
 pub(crate) mod progress;

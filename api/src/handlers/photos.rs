@@ -1,8 +1,7 @@
 //! Lists, shows, deletes and retries photos.
 
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::model::ids::{AlbumId, PhotoId};
-use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoQuery;
 
 use super::{find_entries, parse_id, presign_picture_urls};
@@ -14,6 +13,7 @@ use crate::errors::table::ErrorKind;
 use crate::metrics::Declined;
 use crate::wire::Acknowledgement;
 use crate::wire::cursor;
+use crate::wire::erasure::Deletion;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage, SeenText};
 
 pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {
@@ -47,34 +47,15 @@ pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Resu
     })
 }
 
-pub(crate) async fn delete(
-    ctx: Context,
-    caller: Uploader,
-    input: OnePhoto,
-) -> Result<Acknowledgement, ApiError> {
+pub(crate) async fn delete(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<Deletion, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
-    ctx.store.photos.get(input.album, id).await?;
-    // The objects are deleted before the row, which is needed to find them, and again after it: a worker may have
-    // written some while it still had the photo.
-    delete_objects(&ctx, &caller, input.album, id).await?;
-    ctx.store.photos.delete(input.album, id).await?;
-    delete_objects(&ctx, &caller, input.album, id).await?;
+    let erasures = &ctx.store.erasures;
+    let erasure = erasures.begin_photo(&caller.tenant, input.album, id, caller.key).await?;
+    // The row is gone, and names what is to be deleted no more, but the erasure does: what fails here is done later.
+    let deleted = erasures.remove_objects(erasure).await?;
     tracing::info!(photo.id = %id, album.id = %input.album, key.id = %caller.key, "photo deleted");
-    Ok(Acknowledgement::new("Photo deleted"))
-}
-
-async fn delete_objects(
-    ctx: &Context,
-    caller: &Uploader,
-    album: AlbumId,
-    photo: PhotoId,
-) -> Result<(), ApiError> {
-    for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
-        let key = ObjectKey::photo(caller.tenant.organization, album, photo, role);
-        ctx.store.blobs.delete(&key).await?;
-    }
-    Ok(())
+    Ok(Deletion::new("Photo deleted", deleted))
 }
 
 pub(crate) async fn retry(

@@ -18,7 +18,11 @@ pub(crate) async fn sign_selfie(
     caller: Searcher,
     input: OneAlbum,
 ) -> Result<ProbeTicket, ApiError> {
-    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    if !album.config.face.enabled {
+        // No selfie is taken that nothing can be done with.
+        return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
+    }
     search::create_probe(&ctx, &caller.tenant, input.album).await
 }
 

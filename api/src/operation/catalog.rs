@@ -5,6 +5,7 @@ use photofinish_store::model::rate::RateClass;
 use crate::handlers::{
     albums, credits, events, photos, progress, search as searches, start_lists, uploads, webhooks,
 };
+use crate::operation::erasures::erasure_operations;
 use crate::operation::{Operation, OperationInfo};
 
 /// Returns all operations of the partner API.
@@ -15,6 +16,7 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(upload_operations())
         .chain(photo_operations())
         .chain(search_operations())
+        .chain(erasure_operations())
         .chain(event_operations())
         .chain(webhook_operations())
         .chain(delivery_operations())
@@ -42,7 +44,8 @@ fn album_operations() -> Vec<Operation> {
             albums::update,
         ),
         Operation::new(
-            manage("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes."),
+            manage("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes. The `receipt` is signed some seconds \
+                    later: see `erasures/get`."),
             albums::delete,
         ),
         Operation::new(
@@ -177,7 +180,8 @@ fn photo_operations() -> Vec<Operation> {
             upload(
                 "photos.photo.delete",
                 "Delete a photo",
-                "Deletes the photo with its results and all its bytes.",
+                "Deletes the photo with its results and all its bytes. The `receipt` is signed some seconds later: see \
+                    `erasures/get`.",
             ),
             photos::delete,
         ),
@@ -370,7 +374,11 @@ const fn read(id: &'static str, summary: &'static str, description: &'static str
     OperationInfo { id, summary, description, class: RateClass::Read }
 }
 
-const fn manage(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+pub(super) const fn manage(
+    id: &'static str,
+    summary: &'static str,
+    description: &'static str,
+) -> OperationInfo {
     OperationInfo { class: RateClass::Manage, ..read(id, summary, description) }
 }
 

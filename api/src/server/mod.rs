@@ -4,5 +4,6 @@ pub(crate) mod admin;
 pub(crate) mod connection;
 pub(crate) mod listener;
 pub(crate) mod middleware;
+mod receipt_keys;
 pub(crate) mod router;
 pub(crate) mod storage;

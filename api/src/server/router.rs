@@ -19,6 +19,7 @@ use crate::operation::body::RequestBody;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
+use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
 
 /// Returns the whole service as one filter that never rejects. [`crate::serve`] adds request ids, time limits, metrics
@@ -30,6 +31,7 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     for operation in catalog::all_operations() {
         all = all.or(operation_route(operation, operation_ctx.clone())).unify().boxed();
     }
+    all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
     if ctx.store.local.is_some() {
         all = all.or(storage_route(ctx.clone())).unify().boxed();
     }
@@ -64,6 +66,16 @@ fn document_route() -> BoxedFilter<(Response,)> {
         async move { response }
     };
     warp::path::full().and(warp::method()).and_then(respond).boxed()
+}
+
+fn receipt_keys_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    match_path(RECEIPT_KEYS_PATH.to_owned())
+        .and(warp::method())
+        .then(move |method: Method| {
+            let ctx = ctx.clone();
+            async move { receipt_keys::handle(&ctx, &method).await }
+        })
+        .boxed()
 }
 
 fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {

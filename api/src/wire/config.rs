@@ -1,11 +1,14 @@
 //! The configuration of an album: complete in responses, partial in requests.
 
-use photofinish_store::model::album::{self as stored, Recognition, RecognitionMode, StartListConfig};
+use photofinish_store::model::album::{
+    self as stored, Recognition, RecognitionMode, RetentionConfig, StartListConfig,
+};
 use photofinish_store::model::bib_format::BibFormatConfig;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::album_rules::{RetentionChange, RetentionSettings, StartListChange, StartListSettings};
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
 use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_format, bib_pattern};
@@ -31,23 +34,8 @@ pub(crate) struct AlbumConfig {
     /// or shapes, `A` for a letter and `9` for a digit, separated by `|`.
     #[schema(example = "AA99999|999")]
     bib_format: String,
-}
-
-/// How the start list of an album is used. Without one it means nothing.
-#[derive(Clone, Copy, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StartListSettings {
-    /// Whether bibs are judged by it.
-    enabled: bool,
-    /// The part of the runners who are not on it, 0 to 1. The smaller it is, the more texts become a bib of the list.
-    #[schema(minimum = 0, maximum = 1)]
-    off_list_share: f64,
-}
-
-impl From<StartListConfig> for StartListSettings {
-    fn from(config: StartListConfig) -> Self {
-        Self { enabled: config.enabled, off_list_share: config.off_list_share }
-    }
+    /// For how long faces and photos are kept.
+    retention: RetentionSettings,
 }
 
 /// Settings of face or bib recognition.
@@ -116,6 +104,7 @@ impl From<stored::AlbumConfig> for AlbumConfig {
             bib_pattern: config.bib_pattern,
             start_list: config.start_list.into(),
             bib_format: config.bib_format.to_string(),
+            retention: config.retention.into(),
         }
     }
 }
@@ -153,6 +142,7 @@ impl AlbumConfig {
             bib_pattern: stored::DEFAULT_BIB_PATTERN.to_owned(),
             start_list: StartListConfig::default().into(),
             bib_format: BibFormatConfig::default().to_string(),
+            retention: RetentionConfig::default().into(),
         }
     }
 }
@@ -167,28 +157,7 @@ pub(crate) struct ConfigChange {
     bib_pattern: Option<String>,
     start_list: StartListChange,
     bib_format: Option<BibFormatConfig>,
-}
-
-#[derive(Default)]
-struct StartListChange {
-    enabled: Option<bool>,
-    off_list_share: Option<f64>,
-}
-
-impl Input for StartListChange {
-    const NAME: &'static str = "StartListChange";
-
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let enabled = fields.optional("enabled", "Whether bibs are judged by it.", Boolean);
-        let description = "The part of the runners who are not on it.";
-        let share = Number { min: 0.0, max: 1.0 };
-        let off_list_share = fields.optional("offListShare", description, share);
-        Some(Self { enabled, off_list_share })
-    }
-
-    fn example() -> Value {
-        json!({ "offListShare": 0.1 })
-    }
+    retention: RetentionChange,
 }
 
 #[derive(Default)]
@@ -221,7 +190,10 @@ impl Input for ConfigChange {
             fields.optional("startList", "How the start list is used.", nested::<StartListChange>());
         let description = "`auto`, `off`, or shapes: `A` for a letter, `9` for a digit, separated by `|`.";
         let bib_format = fields.optional("bibFormat", description, bib_format());
+        let description = "For how long faces and photos are kept.";
+        let retention = fields.optional("retention", description, nested::<RetentionChange>());
         Some(Self {
+            retention: retention.unwrap_or_default(),
             start_list: start_list.unwrap_or_default(),
             bib_format: bib_format.and_then(|format| format.parse().ok()),
             face: face.unwrap_or_default(),
@@ -319,11 +291,9 @@ impl ConfigChange {
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
-            start_list: StartListConfig {
-                enabled: self.start_list.enabled.unwrap_or(base.start_list.enabled),
-                off_list_share: self.start_list.off_list_share.unwrap_or(base.start_list.off_list_share),
-            },
+            start_list: self.start_list.apply_to(base.start_list),
             bib_format: self.bib_format.as_ref().unwrap_or(&base.bib_format).clone(),
+            retention: self.retention.apply_to(base.retention),
             rest: base.rest.clone(),
         };
         let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);

@@ -3,10 +3,13 @@
 //! They are separate from the store's types on purpose: the contract does not change when a column does.
 
 pub(crate) mod album;
+mod album_rules;
 pub(crate) mod config;
 pub(crate) mod credit;
 pub(crate) mod cursor;
 pub(crate) mod delivery;
+pub(crate) mod erasure;
+pub(crate) mod erasure_requests;
 pub(crate) mod event;
 pub(crate) mod photo;
 pub(crate) mod progress;
@@ -18,7 +21,7 @@ pub(crate) mod upload;
 pub(crate) mod webhook;
 
 use photofinish_store::model::ids::{
-    AlbumId, DeliveryId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, WebhookId,
+    AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, WebhookId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -141,7 +144,8 @@ pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
 /// Ids, times and URLs that all examples use.
 pub(crate) mod sample {
     use super::{
-        AlbumId, DeliveryId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, WebhookId, uuid,
+        AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, WebhookId,
+        uuid,
     };
     use time::OffsetDateTime;
     use time::macros::datetime;
@@ -157,6 +161,8 @@ pub(crate) mod sample {
     const WEBHOOK_UUID: Uuid = uuid!("01932c0c-43e5-7084-8f5d-6192a3b4c5d6");
     const DELIVERY_UUID: Uuid = uuid!("01932c0d-54f6-7195-906e-72a3b4c5d6e7");
 
+    const ERASURE_UUID: Uuid = uuid!("01932c0e-65f7-72a6-8a7f-83b4c5d6e7f8");
+
     pub(crate) const ALBUM: AlbumId = AlbumId(ALBUM_UUID);
     pub(crate) const PHOTO: PhotoId = PhotoId(PHOTO_UUID);
     pub(crate) const PROBE: ProbeId = ProbeId(PROBE_UUID);
@@ -165,6 +171,7 @@ pub(crate) mod sample {
     pub(crate) const EVENT: EventId = EventId(EVENT_UUID);
     pub(crate) const WEBHOOK: WebhookId = WebhookId(WEBHOOK_UUID);
     pub(crate) const DELIVERY: DeliveryId = DeliveryId(DELIVERY_UUID);
+    pub(crate) const ERASURE: ErasureId = ErasureId(ERASURE_UUID);
     pub(crate) const TIME: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
     pub(crate) const UPLOAD_URL: &str = "https://photos.example/storage/o/a/p?signature=3f9c";
     pub(crate) const PREVIEW_URL: &str = "https://photos.example/storage/preview.jpg?signature=77ab";

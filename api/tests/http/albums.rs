@@ -16,6 +16,7 @@ fn a_new_album_has_the_defaults_of_the_contract_and_the_settings() {
         "bibPattern": "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$",
         "startList": { "enabled": true, "offListShare": 0.1 },
         "bibFormat": "auto",
+        "retention": { "photosDays": null, "facesDays": null },
     });
     assert_eq!(album["config"], config);
     for id in ["id", "organizationId", "createdBy"] {
@@ -323,13 +324,13 @@ fn members_of_a_configuration_that_this_version_does_not_know_are_kept() {
     });
     let stored = || service.block_on(service.store.albums.get(&tenant, album_id)).unwrap().config;
     let mut config = stored();
-    config.rest.insert("retention".to_owned(), json!({ "days": 30 }));
+    config.rest.insert("ofTomorrow".to_owned(), json!({ "days": 30 }));
     let change = AlbumChange { config: Some(config.clone()), ..AlbumChange::default() };
     service.block_on(service.store.albums.update(&tenant, album_id, change)).unwrap();
     assert_eq!(stored(), config);
     let body = json!({ "albumId": album, "config": { "text": { "enabled": false } } });
     let updated = partner.call("/albums/update", &body).ok();
-    assert!(updated["config"].get("retention").is_none(), "{updated}");
+    assert!(updated["config"].get("ofTomorrow").is_none(), "{updated}");
     assert!(!stored().text.enabled);
     assert_eq!(stored().rest, config.rest);
 }

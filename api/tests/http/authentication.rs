@@ -89,7 +89,7 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 37] = [
+const SCOPES: [(&str, Option<Scope>); 42] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),
@@ -113,6 +113,11 @@ const SCOPES: [(&str, Option<Scope>); 37] = [
     ("/photos/search/face/signed", Some(Scope::SearchRead)),
     ("/photos/search/face/list", Some(Scope::SearchRead)),
     ("/photos/search/text/list", Some(Scope::SearchRead)),
+    ("/faces/erase", Some(Scope::AlbumManage)),
+    ("/people/erase", Some(Scope::AlbumManage)),
+    ("/erasures/list", Some(Scope::AlbumManage)),
+    ("/erasures/get", Some(Scope::AlbumManage)),
+    ("/erasures/verify", Some(Scope::AlbumManage)),
     ("/events/list", None),
     ("/webhooks/create", Some(Scope::AlbumManage)),
     ("/webhooks/list", Some(Scope::AlbumManage)),

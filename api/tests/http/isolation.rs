@@ -23,6 +23,8 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         ("/photos/search/text/list", json!({ "albumId": album, "text": "1207" })),
         ("/albums/startlist/import", json!({ "albumId": album, "entries": [{ "bib": "7" }] })),
         ("/albums/startlist/check", json!({ "albumId": album, "csv": "bib\n7" })),
+        ("/faces/erase", json!({ "albumId": album, "imageId": image, "dryRun": true })),
+        ("/people/erase", json!({ "albumId": album, "bib": "1207", "dryRun": true })),
     ];
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]
     {
@@ -56,9 +58,11 @@ fn another_tenants_album_is_as_if_it_did_not_exist() {
     ];
     let covered: Vec<&str> = operation_bodies(&album, &photo, &image).iter().map(|(path, _)| *path).collect();
     for path in document()["paths"].as_object().unwrap().keys() {
-        // Webhooks and credits have tests of their own.
+        // Webhooks, credits and receipts have tests of their own.
         let has_album = !["/albums/create", "/albums/list", "/events/list"].contains(&path.as_str())
-            && !["/webhooks/", "/credits/", "/usage/"].iter().any(|prefix| path.starts_with(prefix));
+            && !["/webhooks/", "/credits/", "/usage/", "/erasures/"]
+                .iter()
+                .any(|prefix| path.starts_with(prefix));
         assert_eq!(covered.contains(&path.as_str()), has_album, "{path}");
     }
     for stranger in &strangers {

@@ -10,6 +10,7 @@ mod bodies;
 mod connections;
 mod credits;
 mod document;
+mod erasures;
 mod events;
 mod isolation;
 mod photos;

@@ -137,8 +137,12 @@ fn searches_can_be_switched_off() {
     let service = TestService::start();
     let partner = service.partner();
     let off = json!({ "face": { "enabled": false }, "text": { "enabled": false } });
-    let (album, _) = partner.create_album_with(json!({ "title": "T", "config": off }));
+    let (album, _) = partner.create_album();
     let image = partner.upload_selfie(&album, b"face");
+    partner.call("/albums/update", &json!({ "albumId": album, "config": off })).ok();
+    let ticket = partner.call("/photos/search/face/signed", &json!({ "albumId": album }));
+    let body = ticket.defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(body["data"], json!({ "declineCode": "FACE_SEARCH_DISABLED" }));
     let body = search_face(&partner, &album, &image).defined_error(422, "UNPROCESSABLE_CONTENT");
     assert_eq!(body["data"], json!({ "declineCode": "FACE_SEARCH_DISABLED" }));
     let body = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1" }));

@@ -135,7 +135,7 @@ async fn add_photos(fixture: &AlbumFixture, photos: usize, first: usize) -> anyh
 }
 
 /// Makes the unit vector of a number; different numbers have different vectors.
-fn make_embedding(number: usize) -> Embedding {
+pub fn make_embedding(number: usize) -> Embedding {
     let mut state = number as u64 + 1;
     let values: Vec<f32> = (0..DIMENSION)
         .map(|_| {

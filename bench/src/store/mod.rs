@@ -4,6 +4,7 @@
 pub mod backends;
 mod confirms;
 mod credits;
+mod erasures;
 mod faces;
 pub mod queue;
 pub mod setup;
@@ -54,6 +55,24 @@ pub fn run_credits(options: &StoreOptions) -> anyhow::Result<Report> {
     report.notes.push(
         "What photos cost is held, charged and counted in both; enforced, balances are read and photos that they do not \
          cover are declined. The measurements are those of `bench store`, on empty databases, one after the other."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+/// Measures erasures in a large album, in a section of its own: filling the album takes minutes.
+///
+/// # Errors
+/// When a server is not installed or the store returns an error.
+pub fn run_erasures(options: &StoreOptions) -> anyhow::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let _runtime_context = runtime.enter();
+    let mut report = Report::new("erasures", "Erasures in a large album");
+    let backends = Backend::start_databases().context("no Postgres: run `cargo xtask setup --all`")?;
+    runtime.block_on(erasures::measure(options, &backends, &mut report))?;
+    report.notes.push(
+        "Rows, face indexes and the files of the database; the photos have no objects. The receipt of SQLite waits until the \
+         write-ahead log is empty, that of Postgres for `vacuum` of four tables."
             .to_owned(),
     );
     Ok(report)

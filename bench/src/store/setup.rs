@@ -33,6 +33,9 @@ pub struct StoreOptions {
     /// Faces of the large album.
     #[arg(long, default_value_t = 1_500_000)]
     pub faces: usize,
+    /// Photos of the album in which is erased.
+    #[arg(long, default_value_t = 100_000)]
+    pub erased_photos: usize,
     /// Folder for files while it runs; choose the disk to measure.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,

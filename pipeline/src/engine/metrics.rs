@@ -39,6 +39,11 @@ pub const OUTAGES: &str = "photofinish_outages_total";
 /// Counter, label `outcome`: torsos of runners. `read`: text was detected there; `no_number`: the bib gate saw no number;
 /// `too_many`: among the smallest of a photo with too many.
 pub const TORSOS: &str = "photofinish_torsos_total";
+/// Counter, label `album_kind`: vectors of faces that were computed. `faces`: for albums that recognise faces; `bibs_only`: for
+/// others, which is always 0.
+pub const FACES_EMBEDDED: &str = "photofinish_faces_embedded_total";
+/// The values of the label `album_kind`.
+pub(crate) const ALBUM_KINDS: [&str; 2] = ["faces", "bibs_only"];
 /// Counter, label `answer`: selfies processed or refused.
 pub const PROBES: &str = "photofinish_probes_total";
 /// The values of the label `answer`.
@@ -79,6 +84,7 @@ pub fn describe() {
     metrics::describe_counter!(LEASES_LOST, "Leases that expired while their photo was being processed");
     metrics::describe_counter!(OUTAGES, "Outages that ended a generation of the pipeline");
     metrics::describe_counter!(TORSOS, "Torsos of runners, by whether they were read for bibs");
+    metrics::describe_counter!(FACES_EMBEDDED, "Vectors of faces that were computed, by the kind of album");
     metrics::describe_counter!(PROBES, "Selfies processed or refused");
 }
 
@@ -94,6 +100,9 @@ pub fn register_counters() {
         [Component::Database, Component::Queue, Component::Storage, Component::Models, UNKNOWN_STAGE];
     for component in components {
         metrics::counter!(OUTAGES, "part" => component.as_str()).increment(0);
+    }
+    for kind in ALBUM_KINDS {
+        metrics::counter!(FACES_EMBEDDED, "album_kind" => kind).increment(0);
     }
     metrics::counter!(LEASES_LOST).increment(0);
     metrics::counter!(PHOTOS_FINISHED).increment(0);
@@ -123,6 +132,7 @@ mod tests {
             "photofinish_outages_total{part=\"database\"} 0",
             "photofinish_outages_total{part=\"pipeline\"} 0",
             "photofinish_outages_total{part=\"index\"} 0",
+            "photofinish_faces_embedded_total{album_kind=\"bibs_only\"} 0",
             "photofinish_leases_lost_total 0",
             "photofinish_photos_finished_total 0",
         ] {

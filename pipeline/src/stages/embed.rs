@@ -7,6 +7,7 @@ use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, 
 use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
 
 use crate::engine::fault::{Outage, Poison};
+use crate::engine::metrics::{ALBUM_KINDS, FACES_EMBEDDED};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::inference::{BatchInference, grey_frame};
 use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
@@ -53,26 +54,27 @@ impl Embed {
         let mut faces = Vec::new();
         if wants_faces(photo) {
             for face in &photo.faces {
-                let is_rejected = rejection_before_embedding(face).is_some();
-                let vector = if is_rejected { None } else { embedded.next() };
-                faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), vector));
+                let rejection = find_rejection(photo, face);
+                let vector = if rejection.is_some() { None } else { embedded.next() };
+                faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), rejection, vector));
             }
         }
         faces.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
         EmbeddedPhoto { detected: photo.clone(), faces }
     }
 
-    /// Builds the record of a face; `vector` is `None` for one that was rejected before embedding. Returns `None` for a
-    /// face outside the frame.
+    /// Builds the record of a face; `vector` is `None` for one that was rejected before embedding, for this reason. Returns
+    /// `None` for a face outside the frame.
     fn to_detected_face(
         &self,
         face: &FaceBox,
         frame: Frame<'_>,
+        rejection: Option<UnindexedReason>,
         vector: Option<EmbeddedFace>,
     ) -> Option<DetectedFace> {
         let bounding_box = to_bounding_box(&face.rect, frame.width(), frame.height())?;
         let (unindexed, embedding) = match vector {
-            None => (rejection_before_embedding(face), None),
+            None => (rejection, None),
             Some(vector) => match rejection_after_embedding(vector.sharpness) {
                 Some(reason) => (Some(reason), None),
                 // A vector with NaN or infinity would match nothing, or everything.
@@ -114,6 +116,12 @@ impl SteppedStage for Embed {
             // In two steps: an error must not leave results of this photo for the next one.
             let found: Vec<Result<EmbeddedFace, Poison>> = results.by_ref().take(shares[i]).collect();
             let found: Result<Vec<EmbeddedFace>, Poison> = found.into_iter().collect();
+            let computed = found.as_ref().map_or(0, Vec::len);
+            if computed > 0 {
+                let [faces, bibs_only] = ALBUM_KINDS;
+                let kind = if wants_faces(photo) { faces } else { bibs_only };
+                metrics::counter!(FACES_EMBEDDED, "album_kind" => kind).increment(computed as u64);
+            }
             let is_done = shares[i] == lengths[i];
             steps.push(found.map(|found| {
                 if !is_done {
@@ -129,9 +137,22 @@ impl SteppedStage for Embed {
 
 /// The faces of a photo that are not rejected beforehand.
 fn crops_to_embed(photo: &DetectedPhoto) -> impl Iterator<Item = FaceCrop<'_>> {
-    let faces =
-        photo.faces.iter().filter(|face| wants_faces(photo) && rejection_before_embedding(face).is_none());
+    let faces = photo.faces.iter().filter(|face| wants_faces(photo) && find_rejection(photo, face).is_none());
     faces.map(|face| FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks })
+}
+
+/// Returns why a face of a photo is not to be embedded; `None` when it is. No vector is made of a face that was erased,
+/// not even for a moment.
+fn find_rejection(photo: &DetectedPhoto, face: &FaceBox) -> Option<UnindexedReason> {
+    let erased = &photo.sized.metadata.lease.erased_places;
+    if !erased.is_empty() {
+        let frame = photo.sized.frame.frame();
+        let place = to_bounding_box(&face.rect, frame.width(), frame.height());
+        if place.is_some_and(|place| erased.iter().any(|erased| erased.is_same_face(&place))) {
+            return Some(UnindexedReason::Erased);
+        }
+    }
+    rejection_before_embedding(face)
 }
 
 /// Shares the places of one call between photos that have so many faces left, one by one in turn.

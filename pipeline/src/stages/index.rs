@@ -263,6 +263,7 @@ mod tests {
             config: Arc::new(album_config()),
             attempt: 1,
             confirmed_at: OffsetDateTime::now_utc(),
+            erased_places: Vec::new(),
         };
         let size = PhotoSize { width: 1, height: 1 };
         ReadPhoto {

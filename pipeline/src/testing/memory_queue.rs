@@ -224,6 +224,7 @@ impl Queue for MemoryQueue {
                 config: Arc::new(album_config()),
                 attempt: entry.attempts,
                 confirmed_at: OffsetDateTime::now_utc(),
+                erased_places: Vec::new(),
             });
         }
         if request.kind == LeaseKind::CrashSuspect && !leases.is_empty() {

@@ -20,6 +20,7 @@ pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
         config: Arc::new(album_config()),
         attempt: 1,
         confirmed_at: OffsetDateTime::now_utc(),
+        erased_places: Vec::new(),
     }
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn album_config() -> AlbumConfig {
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),
         bib_format: Default::default(),
+        retention: Default::default(),
         rest: Default::default(),
     }
 }

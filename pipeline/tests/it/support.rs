@@ -226,6 +226,7 @@ pub fn album_config() -> AlbumConfig {
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),
         bib_format: Default::default(),
+        retention: Default::default(),
         rest: Default::default(),
     }
 }

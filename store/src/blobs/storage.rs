@@ -8,6 +8,8 @@ use url::Url;
 use crate::blobs::cloud::{BucketLocation, CloudObjects, CloudSettings};
 use crate::blobs::local::{self, LocalFiles, LocalSettings};
 use crate::blobs::object_ops::ListedObject;
+use crate::model::ids::{AlbumId, OrganizationId};
+use crate::model::object_key::ObjectKey;
 use crate::traits::{Blobs, Result};
 
 /// Settings of [`Storage::open`].
@@ -70,6 +72,19 @@ impl Storage {
         match self {
             Self::Local(files) => files.list(),
             Self::Cloud(objects) => objects.list(),
+        }
+    }
+
+    /// Lists the objects of an album, in any order.
+    pub(crate) fn list_album(
+        &self,
+        organization: OrganizationId,
+        album: AlbumId,
+    ) -> BoxStream<'_, Result<ListedObject>> {
+        let prefix = ObjectKey::album_prefix(organization, album);
+        match self {
+            Self::Local(files) => files.list_below(&prefix),
+            Self::Cloud(objects) => objects.list_below(&prefix),
         }
     }
 

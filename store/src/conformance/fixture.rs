@@ -169,6 +169,7 @@ pub fn album_config() -> AlbumConfig {
         bib_pattern: DEFAULT_BIB_PATTERN.into(),
         start_list: Default::default(),
         bib_format: Default::default(),
+        retention: Default::default(),
         rest: Default::default(),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod albums;
 pub(crate) mod bib_formats;
 mod blobs;
 pub(crate) mod credits;
+pub(crate) mod erasures;
 pub(crate) mod events;
 pub(crate) mod faces;
 pub(crate) mod fair_shares;
@@ -41,6 +42,7 @@ pub use self::albums::albums_suite;
 pub use self::bib_formats::bib_formats_suite;
 pub use self::blobs::blobs_suite;
 pub use self::credits::{credits_suite, rates_suite};
+pub use self::erasures::erasures_suite;
 pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, album_config, face, text};
@@ -76,6 +78,7 @@ pub async fn run_all_suites(store: &Store) {
     webhooks_suite(store).await;
     start_lists_suite(store).await;
     bib_formats_suite(store).await;
+    erasures_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.
@@ -88,6 +91,7 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
         public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
         signing_secret: [7; 32],
         master_secret: Some(MasterSecret::new([9; 32], None)),
+        backup_days: None,
         attempt_limit: 3,
         max_cells: 16,
         credits: CreditSettings::default(),

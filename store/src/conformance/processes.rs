@@ -37,7 +37,8 @@ async fn a_process_has_one_report_the_last(store: &Store) {
         budgets: vec![BudgetReport { name: "pixels".into(), used_bytes: 7 << 20, limit_bytes: 1 << 30 }],
         models: BTreeMap::from([("faceEmbedder".to_owned(), "läufer@1".to_owned())]),
     };
-    let worker = Process { report: ProcessReport { pipeline: Some(pipeline) }, ..worker };
+    let worker =
+        Process { report: ProcessReport { pipeline: Some(pipeline), ..ProcessReport::default() }, ..worker };
     store.processes.report(&worker).await.expect("reports again");
     assert_eq!(store.processes.list().await.expect("lists"), [worker.clone(), api.clone()]);
     store.processes.remove(worker.id).await.expect("removes");

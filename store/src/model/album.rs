@@ -61,9 +61,36 @@ pub struct AlbumConfig {
     /// The format by which bibs are judged where no start list does.
     #[serde(default)]
     pub bib_format: BibFormatConfig,
+    /// For how long its faces and photos are kept.
+    #[serde(default)]
+    pub retention: RetentionConfig,
     /// Members that this version does not know: a newer one wrote them, and may run beside this one.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
+}
+
+/// For how many days something of an album is kept after its last photo was processed; `None` for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetentionConfig {
+    /// Its photos, and the album with them.
+    pub photos_days: Option<u32>,
+    /// The vectors of its faces. Bibs stay.
+    pub faces_days: Option<u32>,
+}
+
+impl RetentionConfig {
+    /// The shorter of both, for each.
+    pub fn at_most(self, limit: Self) -> Self {
+        let shorter = |days: Option<u32>, limit: Option<u32>| match (days, limit) {
+            (Some(days), Some(limit)) => Some(days.min(limit)),
+            (days, limit) => days.or(limit),
+        };
+        Self {
+            photos_days: shorter(self.photos_days, limit.photos_days),
+            faces_days: shorter(self.faces_days, limit.faces_days),
+        }
+    }
 }
 
 /// How the start list of an album is used. Without a list it means nothing.

@@ -22,17 +22,23 @@ pub enum EventType {
     WebhookDisabled,
     /// The credits of the tenant have become low.
     CreditsLow,
+    /// Faces or a bib of an album were erased.
+    PersonErased,
+    /// Faces or photos of an album will be erased by its retention, in a week.
+    AlbumExpiring,
 }
 
 impl EventType {
     /// Every type.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::PhotoReady,
         Self::PhotoFailed,
         Self::AlbumIdle,
         Self::AlbumDeleted,
         Self::WebhookDisabled,
         Self::CreditsLow,
+        Self::PersonErased,
+        Self::AlbumExpiring,
     ];
 
     /// Its name on the wire and in the database.
@@ -44,12 +50,14 @@ impl EventType {
             Self::AlbumDeleted => "album.deleted",
             Self::WebhookDisabled => "webhook.disabled",
             Self::CreditsLow => "credits.low",
+            Self::PersonErased => "person.erased",
+            Self::AlbumExpiring => "album.expiring",
         }
     }
 
     /// Whether it is told only to keys that manage albums.
     pub const fn is_for_managers(self) -> bool {
-        matches!(self, Self::CreditsLow)
+        matches!(self, Self::CreditsLow | Self::PersonErased)
     }
 }
 

@@ -71,4 +71,6 @@ id! {
     DeliveryId,
     /// A grant of credits.
     GrantId,
+    /// An erasure: its receipt has the same id.
+    ErasureId,
 }

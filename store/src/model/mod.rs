@@ -4,6 +4,7 @@ pub mod album;
 pub mod bib_format;
 pub mod credit;
 pub(crate) mod encoding;
+pub mod erasure;
 pub mod event;
 pub mod hit;
 pub mod ids;

@@ -99,11 +99,13 @@ pub enum UnindexedReason {
     NotOnStartList,
     /// A part of a bib, by the format of the event's bibs. Fuzzy searches find it.
     Partial,
+    /// Erased because the runner asked for it: a face has no vector any more, a text does not say what was read.
+    Erased,
 }
 
 impl UnindexedReason {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LowConfidence,
         Self::SmallBoundingBox,
         Self::LowSharpness,
@@ -111,6 +113,7 @@ impl UnindexedReason {
         Self::NotABib,
         Self::NotOnStartList,
         Self::Partial,
+        Self::Erased,
     ];
 
     /// The code on the wire and in the database.
@@ -123,6 +126,7 @@ impl UnindexedReason {
             Self::NotABib => "NOT_A_BIB",
             Self::NotOnStartList => "NOT_ON_START_LIST",
             Self::Partial => "PARTIAL",
+            Self::Erased => "ERASED",
         }
     }
 }
@@ -138,6 +142,27 @@ pub struct BoundingBox {
     pub width: f64,
     /// Fraction of the photo's height.
     pub height: f64,
+}
+
+/// The share of their common area from which two boxes are of the same face.
+const SAME_FACE: f64 = 0.5;
+
+impl BoundingBox {
+    /// Returns whether two boxes are of the same face, read at different times.
+    pub fn is_same_face(&self, other: &Self) -> bool {
+        self.overlap(other) >= SAME_FACE
+    }
+
+    /// Returns the area that two boxes share, as a fraction of the area that they cover together: 0 to 1.
+    pub fn overlap(&self, other: &Self) -> f64 {
+        let shared = |a: f64, a_length: f64, b: f64, b_length: f64| {
+            ((a + a_length).min(b + b_length) - a.max(b)).max(0.0)
+        };
+        let both = shared(self.left, self.width, other.left, other.width)
+            * shared(self.top, self.height, other.top, other.height);
+        let covered = self.width * self.height + other.width * other.height - both;
+        if covered > 0.0 { both / covered } else { 0.0 }
+    }
 }
 
 /// A stored photo.

@@ -16,6 +16,10 @@ pub enum Task {
     Ledger,
     /// Judges texts again by the start lists of their albums.
     Judging,
+    /// Finishes erasures.
+    Erasing,
+    /// Erases what has been kept for long enough.
+    Retention,
 }
 
 impl Task {
@@ -25,6 +29,8 @@ impl Task {
             Self::EventPublisher => "event_publisher",
             Self::Ledger => "ledger",
             Self::Judging => "judging",
+            Self::Erasing => "erasing",
+            Self::Retention => "retention",
         }
     }
 }
@@ -62,6 +68,10 @@ pub struct Process {
 pub struct ProcessReport {
     /// Its pipeline; `None` in a role without one.
     pub pipeline: Option<PipelineReport>,
+    /// Whether it leaves out what was erased: versions that know no erasures do not.
+    pub knows_erasures: bool,
+    /// By the database's clock in microseconds, as of when its face index was brought up to date last; `None` before.
+    pub faces_as_of: Option<i64>,
 }
 
 /// What a pipeline does.

@@ -102,6 +102,31 @@ impl SqlAlbums {
         Self { database, face_cache }
     }
 
+    /// Closes an album as [`Albums::close`] does; the event says why.
+    pub(crate) async fn close_because(&self, tenant: &Tenant, id: AlbumId, cause: &str) -> Result<()> {
+        const OPERATION: &str = "close an album";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let close = query(OPERATION, CLOSE_ALBUM)
+            .bind(id)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(now);
+        let closed: Option<(i64,)> = close.fetch_optional(&mut transaction).await?;
+        let (closed_at,) = closed.ok_or_else(|| album_not_found(id))?;
+        // Else it is told already.
+        if closed_at == now {
+            let photos = load_counts(OPERATION, id, &mut transaction).await?.total();
+            let data = json!({ "albumId": id, "photos": photos, "cause": cause });
+            let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
+            let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
+            insert_pending_event(&mut transaction, OPERATION, &event).await?;
+        }
+        transaction.commit(OPERATION).await?;
+        self.face_cache.forget_album(id);
+        Ok(())
+    }
+
     /// Deletes one batch of rows by one of [`DELETE_ALBUM_ROWS`]; returns how many.
     async fn delete_batch(&self, id: AlbumId, statement: Statement) -> Result<u64> {
         const OPERATION: &str = "delete the rows of an album";
@@ -164,6 +189,7 @@ impl Albums for SqlAlbums {
             "update album set title = coalesce($4, title), title_folded = coalesce($5, title_folded), \
              cover_url = case $6 when 1 then $7 else cover_url end, tags = coalesce($8, tags), \
              config = coalesce($9, config), \
+             faces_erased_at = case $12 when 1 then null else faces_erased_at end, \
              updated_at = case when $10 > updated_at then $10 else updated_at + 1 end \
              where id = $1 and organization = $2 and mode = $3 and closed_at is null \
              and updated_at = coalesce($11, updated_at) returning ",
@@ -182,6 +208,7 @@ impl Albums for SqlAlbums {
             .bind(change.config.as_ref().map(to_json).transpose()?)
             .bind(now_micros())
             .bind(change.unchanged_since.map(to_micros))
+            .bind(i64::from(change.config.as_ref().is_some_and(|config| config.face.enabled)))
             .fetch_optional(&mut transaction)
             .await?;
         if change.judge_again && row.is_some() {
@@ -200,29 +227,8 @@ impl Albums for SqlAlbums {
     }
 
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
-        const OPERATION: &str = "close an album";
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let now = transaction.read_clock(OPERATION).await?;
-        let close = query(OPERATION, CLOSE_ALBUM)
-            .bind(id)
-            .bind(tenant.organization)
-            .bind(tenant.mode.as_str())
-            .bind(now);
-        let closed: Option<(i64,)> = close.fetch_optional(&mut transaction).await?;
-        let (closed_at,) = closed.ok_or_else(|| album_not_found(id))?;
-        // Else it is told already.
-        if closed_at == now {
-            let photos = load_counts(OPERATION, id, &mut transaction).await?.total();
-            let data = json!({ "albumId": id, "photos": photos, "cause": "request" });
-            let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
-            let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
-            insert_pending_event(&mut transaction, OPERATION, &event).await?;
-        }
-        transaction.commit(OPERATION).await?;
-        self.face_cache.forget_album(id);
-        Ok(())
+        self.close_because(tenant, id, "request").await
     }
-
     /// In batches, the album itself last. The album is closed, so that no photo is added meanwhile; the rows that an
     /// interrupted call leaves are found by their album.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {

@@ -11,7 +11,15 @@ const OPERATION: &str = "record a change";
 /// Notes that an album has grown so much that its format of bibs is to be learned again.
 const NOTE_GROWN: &str = "insert into album_to_learn (album) values ($1) on conflict (album) do nothing";
 
-/// Increments the album's change number and records which photos changed. Returns the version of the album's rules.
+/// The album of a recorded change, which is locked.
+pub(crate) struct RecordedChange {
+    /// The version of the rules by which its texts are judged.
+    pub(crate) rules_version: i64,
+    /// How many erasures of faces and bibs it has had.
+    pub(crate) erasures: i64,
+}
+
+/// Increments the album's change number and records which photos changed.
 ///
 /// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
 /// index that has read up to change n misses nothing below it. With a sequence instead of the row, a transaction could
@@ -20,15 +28,15 @@ pub(crate) async fn record_changes(
     transaction: &mut Transaction,
     album: AlbumId,
     photos: &[PhotoId],
-) -> Result<i64> {
+) -> Result<RecordedChange> {
     let count = "update album set changes = changes + 1 where id = $1 \
-                 returning changes, list_version, \
+                 returning changes, list_version, erasures, \
                  cast(case when changes >= learn_at then 1 else 0 end as bigint)";
-    let (number, version, has_grown): (i64, i64, i64) =
+    let (number, rules_version, erasures, has_grown): (i64, i64, i64, i64) =
         query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
     if has_grown != 0 {
         query(OPERATION, NOTE_GROWN).bind(album).execute(&mut *transaction).await?;
     }
     transaction.queue_writes().record_change(album, Change::new(number), photos).await?;
-    Ok(version)
+    Ok(RecordedChange { rules_version, erasures })
 }

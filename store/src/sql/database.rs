@@ -148,6 +148,17 @@ impl Database {
         transaction.rollback(OPERATION).await
     }
 
+    /// Makes what was overwritten or deleted leave the files of the database: the log of a database file, and dead rows of
+    /// these tables on a server. Returns whether it has: a log is not emptied while somebody reads an older state.
+    pub(crate) async fn clean_files(&self, vacuums: &[&'static str]) -> Result<bool> {
+        const OPERATION: &str = "clean the files of the database";
+        match self {
+            Self::Sqlite(file) => file.truncate_log().await,
+            Self::Postgres(server) => server.vacuum(vacuums).await.map(|()| true),
+        }
+        .map_err(store_error(OPERATION))
+    }
+
     /// Waits for running calls and closes the connections.
     pub(crate) async fn close(&self) {
         match self {

@@ -16,6 +16,7 @@ mod connection;
 mod credits;
 mod database;
 mod dialect;
+pub(crate) mod erasures;
 mod error;
 mod events;
 mod face_bibs;

@@ -10,8 +10,8 @@ use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use crate::model::ids::{
-    AlbumId, DeliveryId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId,
-    WebhookId,
+    AlbumId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId,
+    ProcessId, WebhookId,
 };
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -80,6 +80,8 @@ impl_value_from! {
     AlbumId => |id| Self::Id(id.0),
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
     DeliveryId => |id| Self::Id(id.0),
+    ErasureId => |id| Self::Id(id.0),
+    Option<ErasureId> => |id| Self::OptionalId(id.map(|id| id.0)),
     EventId => |id| Self::Id(id.0),
     GrantId => |id| Self::Id(id.0),
     KeyId => |id| Self::Id(id.0),

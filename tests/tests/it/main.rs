@@ -11,6 +11,7 @@ mod deletion;
 mod devices;
 mod disk_full;
 mod end_to_end;
+mod erasures;
 mod events;
 mod health;
 mod keys;

@@ -28,6 +28,7 @@ pub(super) fn settings() -> ApiSettings {
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
             bib_format: Default::default(),
+            retention: Default::default(),
             rest: Default::default(),
         },
         face_threshold_without_bibs: 60.0,

@@ -92,7 +92,12 @@ impl CloudObjects {
 
     /// Lists all objects below the prefix, in pages of a thousand.
     pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
-        let root = self.path(KEY_ROOT);
+        self.list_below(KEY_ROOT)
+    }
+
+    /// Lists the objects below a prefix.
+    pub(crate) fn list_below(&self, prefix: &str) -> BoxStream<'_, Result<ListedObject>> {
+        let root = self.path(prefix);
         let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
         let found = self.objects.list(Some(&root));
         let pages = (found, root, prefix);

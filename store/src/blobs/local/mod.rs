@@ -177,7 +177,12 @@ impl LocalFiles {
 
     /// Lists all objects.
     pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
-        let root = Path::from(KEY_ROOT);
+        self.list_below(KEY_ROOT)
+    }
+
+    /// Lists the objects of a folder.
+    pub(crate) fn list_below(&self, folder: &str) -> BoxStream<'_, Result<ListedObject>> {
+        let root = Path::from(folder);
         let found = self.file_system.list(Some(&root));
         let found = found.map(move |meta| {
             let meta = meta.map_err(|cause| object_ops::object_error(&root, cause))?;

@@ -31,6 +31,9 @@ const KEY_READERS: u32 = 2;
 /// How long a migration continues while the server does not respond, including its connection.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
+/// How long removing dead versions may take.
+const VACUUM_TIMEOUT: Duration = Duration::from_mins(10);
+
 /// How often to check that the server still works on a migration.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -132,6 +135,20 @@ impl PostgresServer {
 
     pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<TimedConnection> {
         Ok(TimedConnection::new(self.key_readers.acquire().await?, self.step_timeout))
+    }
+
+    /// Removes the dead versions of the rows of these tables that no transaction can see any more.
+    pub(crate) async fn vacuum(&self, statements: &[&'static str]) -> SqlxResult<()> {
+        // A connection of its own: those of the pool have timeouts that are too short for a large table.
+        let mut connection = PgConnection::connect_with(&self.pool.connect_options()).await?;
+        let vacuum = async {
+            connection.execute("set statement_timeout = 0").await?;
+            for statement in statements {
+                connection.execute(*statement).await?;
+            }
+            connection.close().await
+        };
+        timeout(VACUUM_TIMEOUT, vacuum).await.map_err(io::Error::from)?
     }
 
     pub(crate) async fn close(&self) {

@@ -24,6 +24,9 @@ use crate::turns::{Turn, Turns, current_organization};
 /// How long a statement waits for another process (a command beside the service) to commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long emptying the log waits for readers, and with it every writer.
+const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// How long a call waits for a connection: writers queue for one connection in front of a slow disk.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -46,6 +49,7 @@ pub(crate) struct SqliteFile {
     pub(crate) reader: SqlitePool,
     key_reader: SqlitePool,
     write_turns: Turns,
+    path: PathBuf,
 }
 
 /// A running transaction; rolled back when dropped.
@@ -107,6 +111,7 @@ impl SqliteFile {
             reader: open_readers(READERS).await?,
             key_reader: open_readers(KEY_READERS).await?,
             write_turns: Turns::default(),
+            path,
         })
     }
 
@@ -131,6 +136,18 @@ impl SqliteFile {
 
     pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
         self.key_reader.acquire().await
+    }
+
+    /// Writes the whole log to the file and empties it, so that nothing that was overwritten in the file is left in the log.
+    /// Returns whether it did: not while somebody still reads an older state. Does not wait for readers, because writers
+    /// would wait too.
+    pub(crate) async fn truncate_log(&self) -> SqlxResult<bool> {
+        let options = connect_options(&self.path).busy_timeout(TRUNCATE_TIMEOUT);
+        let mut connection = options.connect().await?;
+        let truncate = sqlx::query_as("pragma wal_checkpoint(truncate)");
+        let (busy, _, _): (i64, i64, i64) = truncate.fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok(busy == 0)
     }
 
     /// Closes the connections, which checkpoints the log.
@@ -238,6 +255,8 @@ fn connect_options(path: &Path) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        // What is deleted is overwritten with zeros: a face that was erased is not in the file any more.
+        .pragma("secure_delete", "on")
         .disable_statement_logging()
 }
 

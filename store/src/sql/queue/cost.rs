@@ -44,6 +44,7 @@ mod tests {
             bib_pattern: DEFAULT_BIB_PATTERN.into(),
             start_list: Default::default(),
             bib_format: Default::default(),
+            retention: Default::default(),
             rest: Default::default(),
         }
     }

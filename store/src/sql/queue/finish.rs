@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::credit::UsageOperation;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
-use crate::sql::changes::record_changes;
+use crate::sealing::MasterSecret;
+use crate::sql::changes::{RecordedChange, record_changes};
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
+use crate::sql::erasures::guard::{empty_erased_texts, leave_out_erased};
 use crate::sql::start_lists::rules::JudgedBy;
 use crate::sql::start_lists::versions::note_album;
 use crate::sql::statement::{Statement, query};
@@ -17,18 +19,20 @@ use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
 const OPERATION: &str = "finish photos";
 
-/// Writes the results of every photo whose lease is still running. Returns one outcome per photo, in order.
+/// Writes the results of every photo whose lease is still running, without what was erased. Returns one outcome per photo,
+/// in order.
 pub(crate) async fn finish_photos(
     transaction: &mut Transaction,
-    photos: &[PhotoResults],
+    photos: &mut [PhotoResults],
     judged_by: &JudgedBy,
     ledger: &Ledger,
+    master: Option<&MasterSecret>,
 ) -> Result<FinishedPhotos> {
     let keys: Vec<PhotoRef> = photos.iter().map(|results| photo_ref(&results.lease)).collect();
     let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
     let mut outcomes = Vec::with_capacity(photos.len());
     let mut done = Vec::with_capacity(photos.len());
-    for results in photos {
+    for results in photos.iter_mut() {
         let outcome = check_lease(&mut locked, &results.lease);
         if outcome == FinishOutcome::Done {
             done.push(results);
@@ -38,6 +42,8 @@ pub(crate) async fn finish_photos(
     if done.is_empty() {
         return Ok(FinishedPhotos { outcomes, outdated: Vec::new() });
     }
+    let left_out = leave_out_erased(transaction, OPERATION, &mut done, master).await?;
+    let done: Vec<&PhotoResults> = done.into_iter().map(|results| &*results).collect();
     let keys: Vec<PhotoRef> = done.iter().map(|results| photo_ref(&results.lease)).collect();
     let now = transaction.read_clock(OPERATION).await?;
     transaction.queue_writes().mark_ready(&done, now).await?;
@@ -54,7 +60,12 @@ pub(crate) async fn finish_photos(
     }
     // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
     for (album, photos) in changed {
-        let version = record_changes(transaction, album, &photos).await?;
+        let RecordedChange { rules_version: version, erasures } =
+            record_changes(transaction, album, &photos).await?;
+        if left_out.get(&album).copied().unwrap_or_default() != erasures {
+            // Something was erased since it was left out. From now on the album is locked.
+            empty_erased_texts(transaction, OPERATION, album, &photos, master).await?;
+        }
         if judged_by.get(&album) != Some(&version) {
             outdated.push(album);
             note_album(transaction, OPERATION, album).await?;

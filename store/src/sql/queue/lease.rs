@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use super::finish::{FailedPhoto, PhotoFailure, fail_locked_photos};
 use crate::metric_names;
-use crate::model::album::AlbumConfig;
 use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
-use crate::model::photo::{FailureReason, PhotoState};
+use crate::model::photo::{BoundingBox, FailureReason, PhotoState};
 use crate::sql::credits::ledger::Ledger;
 use crate::sql::database::Transaction;
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
+use crate::sql::erasures::guard::load_places;
 use crate::sql::queue::selection::{
-    AlbumCache, Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos, organizations_with_photos,
-    select_photos,
+    AlbumCache, LeasedAlbum, Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos,
+    organizations_with_photos, select_photos,
 };
 use crate::sql::row_types::from_json;
 use crate::sql::statement::{Statement, query};
@@ -222,28 +222,34 @@ async fn assign_leases(
     for ((PhotoRef { album, photo }, id), LeaseCandidate { attempts, .. }) in
         assigned.into_iter().zip(candidates)
     {
-        let (organization, config) = match known.entry(album) {
+        let LeasedAlbum { organization, config, has_erasures } = match known.entry(album) {
             Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(unknown) => {
-                unknown.insert(load_owner_and_config(transaction, album).await?).clone()
-            }
+            Entry::Vacant(unknown) => unknown.insert(load_album(transaction, album).await?).clone(),
         };
         let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
         // The row exists: this transaction has locked it.
         let confirmed_at = from_micros(queued.get(&id).copied().unwrap_or(window.now))?;
-        leases.push(Lease { id, photo, album, organization, config, attempt, confirmed_at });
+        let erased_places =
+            if has_erasures { load_erased_places(transaction, album, photo).await? } else { Vec::new() };
+        leases.push(Lease { id, photo, album, organization, config, attempt, confirmed_at, erased_places });
     }
     Ok(leases)
 }
 
-async fn load_owner_and_config(
-    transaction: &mut Transaction,
-    album: AlbumId,
-) -> Result<(OrganizationId, Arc<AlbumConfig>)> {
-    let (organization, config): (OrganizationId, String) =
-        query(OPERATION, "select organization, config from album where id = $1")
+async fn load_album(transaction: &mut Transaction, album: AlbumId) -> Result<LeasedAlbum> {
+    let (organization, config, erasures): (OrganizationId, String, i64) =
+        query(OPERATION, "select organization, config, erasures from album where id = $1")
             .bind(album)
             .fetch_one(transaction)
             .await?;
-    Ok((organization, Arc::new(from_json(&config)?)))
+    Ok(LeasedAlbum { organization, config: Arc::new(from_json(&config)?), has_erasures: erasures > 0 })
+}
+
+async fn load_erased_places(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    photo: PhotoId,
+) -> Result<Vec<BoundingBox>> {
+    let mut places = load_places(transaction, OPERATION, album, std::iter::once(photo)).await?;
+    Ok(places.remove(&photo).unwrap_or_default())
 }

@@ -19,6 +19,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::{from_micros, micros_after};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
+use crate::sealing::MasterSecret;
 use crate::sql::credits::SharedLedger;
 use crate::sql::credits::acceptance::Acceptance;
 use crate::sql::credits::ledger::{LedgerEntries, Writer};
@@ -103,6 +104,8 @@ pub(crate) struct SqlQueue {
     reclaim_scheduled: Mutex<bool>,
     /// By which it judges texts.
     rules: Arc<RulesCache>,
+    /// By which it recognises bibs that were erased.
+    master: Option<MasterSecret>,
     /// Whose photos this process leases next.
     lease_turns: Mutex<Turns>,
     /// Whose photos it publishes next.
@@ -116,6 +119,7 @@ impl SqlQueue {
         database: Database,
         shared: Arc<SharedLedger>,
         rules: Arc<RulesCache>,
+        master: Option<MasterSecret>,
         attempt_limit: u32,
         max_cells: u32,
     ) -> Self {
@@ -125,6 +129,7 @@ impl SqlQueue {
             shared,
             group_commit,
             rules,
+            master,
             attempt_limit,
             max_cells,
             reclaim_scheduled: Mutex::default(),
@@ -293,9 +298,10 @@ impl Queue for SqlQueue {
 
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
-        let (photos, judged_by) = self.rules.judge(&self.database, photos).await?;
+        let (mut photos, judged_by) = self.rules.judge(&self.database, photos).await?;
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let finished = finish_photos(&mut transaction, &photos, &judged_by, &self.shared.ledger).await?;
+        let (ledger, master) = (&self.shared.ledger, self.master.as_ref());
+        let finished = finish_photos(&mut transaction, &mut photos, &judged_by, ledger, master).await?;
         transaction.commit(OPERATION).await?;
         for album in finished.outdated {
             self.rules.forget(album);

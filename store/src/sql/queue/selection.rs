@@ -63,7 +63,8 @@ macro_rules! albums_with_photos {
             " and photo.organization = $3 and photo.album > waiting.album order by photo.album limit 1) \
              from waiting where waiting.album is not null) \
              select album, (select organization from album where album.id = waiting.album), \
-             (select config from album where album.id = waiting.album) from waiting where album is not null \
+             (select config from album where album.id = waiting.album), \
+             (select erasures from album where album.id = waiting.album) from waiting where album is not null \
              and (select closed_at from album where album.id = waiting.album) is null limit $2"
         )
     };
@@ -105,8 +106,17 @@ struct AlbumTurns {
     last_album: Option<AlbumId>,
 }
 
-/// The owners and configurations of albums that were loaded in this transaction.
-pub(crate) type AlbumCache = HashMap<AlbumId, (OrganizationId, Arc<AlbumConfig>)>;
+/// What leases of photos of an album say of it.
+#[derive(Clone)]
+pub(crate) struct LeasedAlbum {
+    pub(crate) organization: OrganizationId,
+    pub(crate) config: Arc<AlbumConfig>,
+    /// Whether faces or bibs were erased in it.
+    pub(crate) has_erasures: bool,
+}
+
+/// The albums that were loaded in this transaction.
+pub(crate) type AlbumCache = HashMap<AlbumId, LeasedAlbum>;
 
 /// The selected photos, in the order in which they are served.
 #[derive(Default)]
@@ -247,8 +257,8 @@ struct OrganizationQueue {
     albums: Option<Vec<AlbumQueue>>,
 }
 
-/// An album, its owner and its configuration.
-type AlbumRow = (AlbumId, OrganizationId, String);
+/// An album, its owner, its configuration, and how many erasures it has had.
+type AlbumRow = (AlbumId, OrganizationId, String, i64);
 
 /// A photo, when it was queued, and its bytes.
 type PhotoRow = (PhotoId, i64, Option<i64>);
@@ -256,8 +266,7 @@ type PhotoRow = (PhotoId, i64, Option<i64>);
 /// The waiting photos of an album.
 struct AlbumQueue {
     id: AlbumId,
-    owner: OrganizationId,
-    config: Arc<AlbumConfig>,
+    album: LeasedAlbum,
     cells: u64,
     /// Photos that were read and not served yet.
     photos: VecDeque<PhotoRow>,
@@ -280,10 +289,9 @@ impl OrganizationQueue {
         let ring = Ring { beginning: AlbumId(Uuid::nil()), last: &mut turns.last_album };
         let list_after =
             |after| query(OPERATION, waiting.albums).bind(after).bind(KEYS_PER_CALL as i64).bind(self.id);
-        let rows = ring.load(transaction, list_after, |(id, _, _): &AlbumRow| *id).await?;
+        let rows = ring.load(transaction, list_after, |(id, ..): &AlbumRow| *id).await?;
         turns.albums.forget_paid();
-        let albums =
-            rows.into_iter().map(|(id, owner, config)| AlbumQueue::new(id, owner, &config, max_cells));
+        let albums = rows.into_iter().map(|row| AlbumQueue::new(row, max_cells));
         self.albums = Some(albums.collect::<Result<_>>()?);
         Ok(())
     }
@@ -317,17 +325,19 @@ impl OrganizationQueue {
         }
     }
 
-    fn into_albums(self) -> impl Iterator<Item = (AlbumId, (OrganizationId, Arc<AlbumConfig>))> {
-        self.albums.into_iter().flatten().map(|album| (album.id, (album.owner, album.config)))
+    fn into_albums(self) -> impl Iterator<Item = (AlbumId, LeasedAlbum)> {
+        self.albums.into_iter().flatten().map(|queue| (queue.id, queue.album))
     }
 }
 
 impl AlbumQueue {
-    fn new(id: AlbumId, owner: OrganizationId, config: &str, max_cells: u32) -> Result<Self> {
-        let config: Arc<AlbumConfig> = Arc::new(from_json(config)?);
+    fn new(row: AlbumRow, max_cells: u32) -> Result<Self> {
+        let (id, organization, config, erasures) = row;
+        let config: Arc<AlbumConfig> = Arc::new(from_json(&config)?);
         let cells = count_cells(&config, max_cells);
         let last = (i64::MIN, PhotoId(Uuid::nil()));
-        Ok(Self { id, owner, config, cells, photos: VecDeque::new(), last, has_more: true })
+        let album = LeasedAlbum { organization, config, has_erasures: erasures > 0 };
+        Ok(Self { id, album, cells, photos: VecDeque::new(), last, has_more: true })
     }
 
     /// `organization` is the one in the photos' rows, which need not be the owner.

@@ -12,11 +12,13 @@ use sqlx::FromRow;
 use crate::bibs::judge::{Judgement, judge_photo};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::DetectedText;
+use crate::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::model::process::TaskLease;
 use crate::model::start_list::JudgedPhotos;
+use crate::sealing::MasterSecret;
 use crate::sql::changes::record_changes;
 use crate::sql::database::{Database, Transaction};
+use crate::sql::erasures::guard::empty_erased_texts;
 use crate::sql::row_types::{TextRow, index_state_to_str, to_json};
 use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::sql::tasks::fence;
@@ -77,7 +79,7 @@ macro_rules! write_judgements {
              standing = case named.judged when 1 then named.standing \
              else coalesce(read_standing, seen_text.standing) end from ",
             $named,
-            " as named where seen_text.id = named.id"
+            " as named where seen_text.id = named.id and seen_text.standing <> 'ERASED'"
         )
     };
 }
@@ -99,6 +101,8 @@ const LOCK_ALBUM: &str = "update album set list_version = list_version where id 
 pub(crate) struct SqlJudging {
     database: Database,
     rules: Arc<RulesCache>,
+    /// By which it recognises bibs that were erased.
+    master: Option<MasterSecret>,
     /// The album of the last step: albums take turns, so that one that fails stops no other.
     last_judged: Mutex<AlbumId>,
     /// The album whose format was learned last.
@@ -166,7 +170,7 @@ fn find_changes(rules: &BibRules, photos: &TextsByPhoto) -> Vec<Change> {
     for (photo, known) in photos {
         let texts: Vec<DetectedText> = known.iter().map(|known| known.text.clone()).collect();
         for (known, judgement) in known.iter().zip(judge_photo(&rules.rule, &texts)) {
-            if !judgement.is_of(&known.text) {
+            if !is_erased(&known.text) && !judgement.is_of(&known.text) {
                 changes.push(Change { photo: *photo, row: known.row, judgement });
             }
         }
@@ -174,10 +178,15 @@ fn find_changes(rules: &BibRules, photos: &TextsByPhoto) -> Vec<Change> {
     changes
 }
 
+/// What was erased is judged by no rule.
+fn is_erased(text: &DetectedText) -> bool {
+    text.index_state == TextIndexState::Unindexed(UnindexedReason::Erased)
+}
+
 impl SqlJudging {
-    pub(crate) fn new(database: Database, rules: Arc<RulesCache>) -> Self {
+    pub(crate) fn new(database: Database, rules: Arc<RulesCache>, master: Option<MasterSecret>) -> Self {
         let first = || Mutex::new(AlbumId(uuid::Uuid::nil()));
-        Self { database, rules, last_judged: first(), last_learned: first() }
+        Self { database, rules, master, last_judged: first(), last_learned: first() }
     }
 
     /// Returns the album that `next` finds after the last one, from the first again after the last of all.
@@ -241,7 +250,7 @@ impl SqlJudging {
             changes.into_iter().filter(|change| marked.contains(&change.photo)).collect();
         let mut changed: Vec<PhotoId> = changes.iter().map(|change| change.photo).collect();
         changed.dedup();
-        write_changes(&mut transaction, album, &changes, &changed).await?;
+        write_changes(&mut transaction, album, &changes, &changed, self.master.as_ref()).await?;
         transaction.commit(OPERATION).await?;
         Ok(JudgedPhotos { photos: marked.len() as u64, changed: changed.len() as u64, has_more: true })
     }
@@ -252,13 +261,19 @@ async fn write_changes(
     album: AlbumId,
     changes: &[Change],
     changed: &[PhotoId],
+    master: Option<&MasterSecret>,
 ) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
     let rows: Vec<_> = changes.iter().map(Change::to_json_row).collect();
     query(OPERATION, WRITE_JUDGEMENTS).bind(to_json(&rows)?).execute(&mut *transaction).await?;
-    record_changes(transaction, album, changed).await.map(drop)
+    let recorded = record_changes(transaction, album, changed).await?;
+    if recorded.erasures > 0 {
+        // What a photo says by the rules of today may be a bib that was erased.
+        empty_erased_texts(transaction, OPERATION, album, changed, master).await?;
+    }
+    Ok(())
 }
 
 #[async_trait]

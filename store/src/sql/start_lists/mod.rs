@@ -26,7 +26,9 @@ use crate::model::start_list::{
     CheckedStartList, EntryPage, EntryQuery, ExplainedText, ImportMode, ImportedStartList, StartListEntry,
     StartListImport, StartListSummary, WaveSize,
 };
+use crate::sealing::MasterSecret;
 use crate::sql::database::Database;
+use crate::sql::erasures::guard::load_bibs;
 use crate::sql::photos::load_counts;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, StartLists};
@@ -68,11 +70,13 @@ pub(crate) const COUNT_WITHOUT_LATTICE: &str =
 pub(crate) struct SqlStartLists {
     database: Database,
     rules: Arc<RulesCache>,
+    /// By which it recognises bibs that were erased.
+    master: Option<MasterSecret>,
 }
 
 impl SqlStartLists {
-    pub(crate) fn new(database: Database, rules: Arc<RulesCache>) -> Self {
-        Self { database, rules }
+    pub(crate) fn new(database: Database, rules: Arc<RulesCache>, master: Option<MasterSecret>) -> Self {
+        Self { database, rules, master }
     }
 }
 
@@ -110,11 +114,16 @@ impl Merged {
 
 #[async_trait]
 impl StartLists for SqlStartLists {
-    async fn import(&self, album: AlbumId, import: StartListImport) -> Result<ImportedStartList> {
+    async fn import(&self, album: AlbumId, mut import: StartListImport) -> Result<ImportedStartList> {
         const OPERATION: &str = "import a start list";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         // First: it locks the album, so that two imports take turns.
         let version = raise_version(&mut transaction, OPERATION, album).await?;
+        if let Some(erased) =
+            load_bibs(&mut transaction, OPERATION, album, None, self.master.as_ref()).await?
+        {
+            import.entries.retain(|entry| !erased.contains(&entry.bib));
+        }
         let before = entries::load(&mut transaction, OPERATION, album).await?;
         let merged = Merged::new(before, &import)?;
         let now = transaction.read_clock(OPERATION).await?;

@@ -1,7 +1,8 @@
-//! The sealed secrets of webhooks: whether they can be opened, and sealing them again with another master secret.
+//! The sealed secrets of webhooks and of erased bibs: whether they can be opened, and sealing them again with another master
+//! secret.
 
 use crate::error::StoreErrorKind;
-use crate::model::ids::WebhookId;
+use crate::model::ids::{AlbumId, WebhookId};
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::Database;
 use crate::sql::statement::query;
@@ -29,9 +30,16 @@ pub(crate) async fn check(database: &Database, master: Option<&MasterSecret>) ->
                 or id = (select id from webhook order by updated_at desc limit 1)";
     let rows: Vec<(WebhookId, Vec<u8>)> =
         query(OPERATION, ends).fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
-    for (id, sealed) in rows {
+    let of_webhooks = rows.into_iter().map(|(id, sealed)| (Purpose::Webhook, id.0, sealed));
+    let ends = "select album, secret from erased_bib_secret \
+                where album = (select album from erased_bib_secret order by album limit 1) \
+                or album = (select album from erased_bib_secret order by album desc limit 1)";
+    let rows: Vec<(AlbumId, Vec<u8>)> =
+        query(OPERATION, ends).fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
+    let of_bibs = rows.into_iter().map(|(album, sealed)| (Purpose::ErasedBib, album.0, sealed));
+    for (purpose, row, sealed) in of_webhooks.chain(of_bibs) {
         let Some(master) = master else { return Ok(SealedSecrets::NoMasterSecret) };
-        match master.open(Purpose::Webhook, id.0, &sealed) {
+        match master.open(purpose, row, &sealed) {
             Err(error) if error.kind == StoreErrorKind::Corrupt => {
                 return Ok(SealedSecrets::OtherMasterSecret);
             }
@@ -51,7 +59,7 @@ pub(crate) async fn reseal(database: &Database, master: &MasterSecret) -> Result
         let select = "select id, secret, old_secret from webhook where id > $1 order by id limit $2";
         let rows: Vec<(WebhookId, Vec<u8>, Option<Vec<u8>>)> =
             query(OPERATION, select).bind(after).bind(BATCH).fetch_all(&mut transaction).await?;
-        let Some((last, ..)) = rows.last() else { return Ok(resealed) };
+        let Some((last, ..)) = rows.last() else { break };
         after = *last;
         for (id, sealed, old_sealed) in rows {
             // Only what is still as it was read: a rotation at this moment has sealed with the current one.
@@ -73,6 +81,30 @@ pub(crate) async fn reseal(database: &Database, master: &MasterSecret) -> Result
                     .execute(&mut transaction)
                     .await?;
             }
+        }
+        transaction.commit(OPERATION).await?;
+    }
+    Ok(resealed + reseal_bib_secrets(database, master).await?)
+}
+
+async fn reseal_bib_secrets(database: &Database, master: &MasterSecret) -> Result<u64> {
+    const OPERATION: &str = "reseal secrets of erased bibs";
+    let (mut after, mut resealed) = (AlbumId(uuid::Uuid::nil()), 0);
+    loop {
+        let mut transaction = database.begin_write(OPERATION).await?;
+        let select = "select album, secret from erased_bib_secret where album > $1 order by album limit $2";
+        let rows: Vec<(AlbumId, Vec<u8>)> =
+            query(OPERATION, select).bind(after).bind(BATCH).fetch_all(&mut transaction).await?;
+        let Some((last, _)) = rows.last() else { return Ok(resealed) };
+        after = *last;
+        for (album, sealed) in rows {
+            let opened = master.open(Purpose::ErasedBib, album.0, &sealed)?;
+            if !opened.is_old {
+                continue;
+            }
+            let new = master.seal(Purpose::ErasedBib, album.0, &opened.secret)?;
+            let update = "update erased_bib_secret set secret = $2 where album = $1";
+            resealed += query(OPERATION, update).bind(album).bind(new).execute(&mut transaction).await?;
         }
         transaction.commit(OPERATION).await?;
     }

@@ -87,29 +87,35 @@ impl FaceCache {
 
     /// Brings every album in memory up to the database, with one query for those that have not changed. Albums that were
     /// deleted, or changed so much that they must be reloaded, leave memory, and so do entries without faces that were
-    /// not searched since the last call.
+    /// not searched since the last call. Returns whether every album is as of this call or later: not while one is being
+    /// read.
     ///
     /// # Errors
     /// The first error, after all albums were tried.
-    pub(crate) async fn refresh(&self) -> Result<()> {
+    pub(crate) async fn refresh(&self) -> Result<bool> {
         let resident = self.lock_albums().start_refresh();
         if resident.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let ids: Vec<AlbumId> = resident.iter().map(|slot| slot.album).collect();
         let changes: HashMap<AlbumId, Change> =
             self.loader.source.last_changes(&ids).await?.into_iter().collect();
-        let mut outcome = Ok(());
+        let mut outcome = Ok(true);
         for slot in resident {
             let Some(newest) = changes.get(&slot.album) else {
                 self.forget_album(slot.album);
                 continue;
             };
             // While an album is being read, what is deleted meanwhile may still get into memory: the next call sees it.
-            let seen = slot.faces.try_read().ok().and_then(|faces| faces.change);
+            let Ok(seen) = slot.faces.try_read().map(|faces| faces.change) else {
+                outcome = outcome.map(|_| false);
+                continue;
+            };
             if seen.is_some_and(|seen| seen != *newest) {
                 let updated = self.loader.update(&slot, Reload::WhenSearched).wait().await;
-                outcome = outcome.and(updated);
+                outcome = outcome.and_then(|is_complete| updated.map(|()| is_complete));
+            } else if seen.is_none() && slot.updates.is_running() {
+                outcome = outcome.map(|_| false);
             }
         }
         outcome

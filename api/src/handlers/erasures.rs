@@ -1,0 +1,182 @@
+//! Erases faces and bibs, and shows and checks the receipts.
+
+use std::time::Duration;
+
+use photofinish_store::model::album::Album;
+use photofinish_store::model::erasure::{
+    Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
+};
+use photofinish_store::model::ids::ErasureId;
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
+
+use super::parse_id;
+use crate::auth::AlbumManager;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::search;
+use crate::validate::issues::{Issue, PathSegment, code};
+use crate::wire::erasure::{Erasure, ErasureAnswer, ErasurePage, Preview, Verification};
+use crate::wire::erasure_requests::{EraseFaces, ErasePerson, ErasureOptions, ListErasures, OneErasure};
+
+/// For how long what a dry run showed can be confirmed.
+const CONFIRM_TTL: Duration = Duration::from_mins(15);
+/// How long a request waits for its receipt: longer than the other processes take to bring their face indexes up to date.
+const RECEIPT_WAIT: Duration = Duration::from_secs(10);
+/// How often it looks meanwhile.
+const RECEIPT_POLL: Duration = Duration::from_millis(500);
+
+pub(crate) async fn erase_faces(
+    ctx: Context,
+    caller: AlbumManager,
+    input: EraseFaces,
+) -> Result<ErasureAnswer, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    if !album.config.face.enabled {
+        return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
+    }
+    let shown = json!(["faces", album.id, input.image, input.min_confidence, is_delete(&input.options)]);
+    let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
+    request.check().await?;
+    let selfie = search::load_or_create_free_embedding(&ctx, &album, parse_id(&input.image)?).await?;
+    let threshold = input.min_confidence.unwrap_or(album.config.face.confidence_threshold);
+    let found = search::find_faces(&ctx, album.id, &selfie, threshold).await?;
+    let places = found.iter().map(search::RankedFace::place);
+    let places = places.map(|(photo, bounding_box)| FacePlace { photo, bounding_box }).collect();
+    let min_cosine = search::sure_cosine(&ctx, &selfie)? as f32;
+    request.answer(ErasureSubject::Faces { places, selfie, min_cosine }).await
+}
+
+pub(crate) async fn erase_person(
+    ctx: Context,
+    caller: AlbumManager,
+    input: ErasePerson,
+) -> Result<ErasureAnswer, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    if input.bib.is_empty() {
+        let message = "must have a letter or a digit".to_owned();
+        let path = vec![PathSegment::Field("bib")];
+        return Err(ApiError::invalid(&[Issue { path, code: code::TOO_SMALL, message }]));
+    }
+    let shown = json!(["person", album.id, input.bib, input.with_faces, is_delete(&input.options)]);
+    let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
+    request.check().await?;
+    request.answer(ErasureSubject::Bib { bib: input.bib, with_faces: input.with_faces }).await
+}
+
+fn is_delete(options: &ErasureOptions) -> bool {
+    options.photos == PhotoFate::Delete
+}
+
+/// A request to erase.
+struct Request<'a> {
+    ctx: &'a Context,
+    caller: &'a AlbumManager,
+    album: &'a Album,
+    options: &'a ErasureOptions,
+    /// What a dry run shows and its confirmation repeats.
+    shown: serde_json::Value,
+}
+
+impl Request<'_> {
+    /// Refuses what cannot be erased now, and what was not confirmed.
+    async fn check(&self) -> Result<(), ApiError> {
+        let erasures = &self.ctx.store.erasures;
+        if !erasures.can_sign() {
+            return Err(ApiError::new(ErrorKind::NotImplemented).with_code("NO_SECRET_KEY"));
+        }
+        if !self.options.dry_run && !self.is_confirmed() {
+            return Err(ApiError::new(ErrorKind::PreconditionFailed).with_code("CONFIRM_REQUIRED"));
+        }
+        if erasures.has_old_processes().await? {
+            return Err(ApiError::new(ErrorKind::Conflict).with_code("OLD_PROCESSES"));
+        }
+        Ok(())
+    }
+
+    fn is_confirmed(&self) -> bool {
+        let Some((until, signature)) = self.options.confirm.as_deref().and_then(|text| text.split_once('.'))
+        else {
+            return false;
+        };
+        let Ok(seconds) = until.parse::<i64>() else { return false };
+        OffsetDateTime::now_utc().unix_timestamp() < seconds
+            && self.ctx.store.erasures.check_confirmation(&self.signed_bytes(seconds), signature)
+    }
+
+    /// What is signed: whose request it is, what it says, and until when.
+    fn signed_bytes(&self, until: i64) -> Vec<u8> {
+        let tenant = &self.caller.tenant;
+        let signed = json!([tenant.organization, tenant.mode.as_str(), self.shown, until]);
+        signed.to_string().into_bytes()
+    }
+
+    async fn answer(&self, subject: ErasureSubject) -> Result<ErasureAnswer, ApiError> {
+        let erasure = NewErasure {
+            tenant: self.caller.tenant,
+            album: self.album.id,
+            asked_by: self.caller.key,
+            subject,
+            photos: self.options.photos,
+        };
+        let erasures = &self.ctx.store.erasures;
+        if self.options.dry_run {
+            let preview = erasures.preview(&erasure).await?;
+            let until = OffsetDateTime::now_utc() + CONFIRM_TTL;
+            let until = until.replace_nanosecond(0).unwrap_or(until);
+            let signature = erasures.sign_confirmation(&self.signed_bytes(until.unix_timestamp()));
+            let missing = || ApiError::new(ErrorKind::NotImplemented).with_code("NO_SECRET_KEY");
+            let confirm = format!("{}.{}", until.unix_timestamp(), signature.ok_or_else(missing)?);
+            return Ok(ErasureAnswer::of_preview(Preview::new(preview, confirm, until)));
+        }
+        let id = erasures.begin(erasure).await?;
+        tracing::info!(erasure.id = %id, album.id = %self.album.id, key.id = %self.caller.key, "erasure begun");
+        Ok(ErasureAnswer::of_receipt(wait_for_receipt(self.ctx, self.caller, id).await?))
+    }
+}
+
+/// Does what is left of an erasure and returns it with its receipt; without one if that takes longer than
+/// [`RECEIPT_WAIT`]. From here on nothing fails: what searches find is gone, and the service goes on with the rest.
+async fn wait_for_receipt(
+    ctx: &Context,
+    caller: &AlbumManager,
+    id: ErasureId,
+) -> Result<StoredErasure, ApiError> {
+    let deadline = Instant::now() + RECEIPT_WAIT;
+    loop {
+        let done = async {
+            ctx.store.erasures.remove_objects(id).await?;
+            ctx.store.erasures.finish(&[id]).await
+        };
+        if let Err(error) = done.await {
+            tracing::warn!(erasure.id = %id, %error, "failed to finish an erasure, going on with it");
+        }
+        let erasure = ctx.store.erasures.get(&caller.tenant, id).await?;
+        if erasure.state == ErasureState::Done || Instant::now() >= deadline {
+            return Ok(erasure);
+        }
+        sleep(RECEIPT_POLL).await;
+    }
+}
+
+pub(crate) async fn list(
+    ctx: Context,
+    caller: AlbumManager,
+    input: ListErasures,
+) -> Result<ErasurePage, ApiError> {
+    Ok(ctx.store.erasures.list(&caller.tenant, input.query).await?.into())
+}
+
+pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneErasure) -> Result<Erasure, ApiError> {
+    Ok(ctx.store.erasures.get(&caller.tenant, input.id).await?.into())
+}
+
+pub(crate) async fn verify(
+    ctx: Context,
+    caller: AlbumManager,
+    input: OneErasure,
+) -> Result<Verification, ApiError> {
+    Ok(ctx.store.erasures.verify(&caller.tenant, input.id).await?.into())
+}

@@ -1,0 +1,72 @@
+//! Finishes erasures that a request or a process which has died left behind, in one process at a time.
+
+use std::time::Duration;
+
+use photofinish_store::model::ids::{ErasureId, ProcessId};
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::{Store, StoreError, StoreErrorKind};
+use tokio::time::sleep;
+
+/// How often it looks for something to finish. A request finishes its own erasure meanwhile, most of the time.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a process has the task after it last took it, which it does before each erasure: as long as nothing is finished after
+/// it was killed. An erasure that takes longer may be finished by two processes, which does no harm.
+const LEASE_TTL: Duration = Duration::from_secs(15);
+/// The pause after each erasure.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Finishes what is to be finished, until it is dropped.
+pub async fn erase_forever(store: &Store, holder: ProcessId) {
+    let mut is_failing = false;
+    loop {
+        sleep(POLL_INTERVAL).await;
+        let finished = finish_running(store, holder).await;
+        match &finished {
+            Ok(0) => {}
+            Ok(erasures) => tracing::info!(erasures, "finished erasures"),
+            // Another process has the task.
+            Err(error) if error.kind == StoreErrorKind::Conflict => {}
+            Err(error) if !is_failing => {
+                tracing::warn!(%error, "failed to finish erasures, retrying every 5 s");
+            }
+            Err(_) => {}
+        }
+        is_failing = finished.is_err();
+    }
+}
+
+/// Gives the task back, so that another process goes on at once.
+pub async fn release(store: &Store, holder: ProcessId) {
+    if let Err(error) = store.tasks.release(TaskLease { task: Task::Erasing, holder }).await {
+        tracing::warn!(%error, "failed to release the finishing of erasures");
+    }
+}
+
+/// Finishes the erasures that are running, if this process has or gets the task; returns how many. One that fails does not
+/// keep the others from being finished.
+async fn finish_running(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
+    let (mut finished, mut first_error) = (0, None);
+    // Without a master secret no receipt can be signed: what searches find is gone all the same.
+    if !store.erasures.can_sign() {
+        return Ok(0);
+    }
+    let mut after: Option<ErasureId> = None;
+    loop {
+        let running = store.erasures.list_running(after).await?;
+        let Some(last) = running.last() else { break };
+        after = Some(*last);
+        let mut removed = Vec::new();
+        for id in running {
+            if store.tasks.take(Task::Erasing, holder, LEASE_TTL).await?.is_none() {
+                return Ok(finished);
+            }
+            match store.erasures.remove_objects(id).await {
+                Ok(_) => removed.push(id),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+            sleep(PAUSE).await;
+        }
+        finished += store.erasures.finish(&removed).await?;
+    }
+    first_error.map_or(Ok(finished), Err)
+}

@@ -1,0 +1,44 @@
+//! Opens what organizations have without photos: their keys and their credits.
+
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::model::credit::CreditSettings;
+use crate::sql::{Database, ServerLimits, SharedLedger, SqlCredits, SqlKeys};
+use crate::traits;
+
+/// Opens (and creates, at first start) the database alone, for its organizations and keys.
+///
+/// # Errors
+/// As [`Store::open`].
+pub async fn open_keys(
+    database_url: &str,
+    server_limits: &ServerLimits,
+) -> Result<Arc<dyn traits::Keys>, StoreError> {
+    Ok(Arc::new(SqlKeys::new(Database::open(database_url, server_limits).await?)))
+}
+
+/// Organizations, their keys and their credits.
+pub struct Accounts {
+    /// Organizations and API keys.
+    pub keys: Arc<dyn traits::Keys>,
+    /// What tenants have and use.
+    pub credits: Arc<dyn traits::CreditLedger>,
+}
+
+/// Opens (and creates, at first start) the database alone, for the accounts of organizations.
+///
+/// # Errors
+/// As [`Store::open`].
+pub async fn open_accounts(
+    database_url: &str,
+    server_limits: &ServerLimits,
+    credits: CreditSettings,
+) -> Result<Accounts, StoreError> {
+    let database = Database::open(database_url, server_limits).await?;
+    let ledger = SharedLedger::new(credits);
+    Ok(Accounts {
+        keys: Arc::new(SqlKeys::new(database.clone())),
+        credits: Arc::new(SqlCredits::new(database, ledger)),
+    })
+}

@@ -1,0 +1,328 @@
+//! Erasures from their request to their receipt.
+//!
+//! The first transaction removes what searches find ([`crate::sql`]'s erasures). Then, in any process and again after a
+//! crash: objects are deleted, the files of the database are cleaned, and everything is searched for what should be gone. A
+//! receipt is signed when nothing is found, and at no other time.
+
+mod scan;
+pub mod signing;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::TryStreamExt;
+use time::{Duration, OffsetDateTime};
+
+use self::signing::{ReceiptSigner, check_confirmation, sign_confirmation};
+use crate::blobs::storage::Storage;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::album::Tenant;
+use crate::model::erasure::{
+    AgeingAlbum, BackupNotice, Erasure, ErasureKind, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan,
+    ErasureState, ExpiringPart, Kept, NewErasure, Receipt, ReceiptKey, ReceiptSubject,
+};
+use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId};
+use crate::model::object_key::{ObjectKey, ObjectRole};
+use crate::sealing::MasterSecret;
+use crate::search::faces::FaceCache;
+use crate::sql::erasures::ErasurePlan;
+use crate::sql::erasures::removal::Removal;
+use crate::sql::erasures::retention;
+use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
+use crate::sql::{Database, DatabaseKind, SqlAlbums, SqlProcesses};
+use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
+
+/// Who asks for what retention erases: nobody.
+const RETENTION: KeyId = KeyId(uuid::Uuid::nil());
+
+/// Removes dead versions of rows that had faces, texts and selfies.
+const VACUUMS: [&str; 4] = ["vacuum face", "vacuum seen_text", "vacuum probe", "vacuum photo"];
+
+/// What receipts say and are signed with.
+pub(crate) struct ReceiptSettings {
+    /// Without one nothing is signed.
+    pub(crate) master: Option<MasterSecret>,
+    /// How long backups are kept; `None` where that is not known.
+    pub(crate) backup_days: Option<u32>,
+}
+
+/// Erases, and signs receipts.
+pub(crate) struct Eraser {
+    database: Database,
+    storage: Storage,
+    blobs: Arc<dyn Blobs>,
+    albums: SqlAlbums,
+    processes: SqlProcesses,
+    face_cache: Arc<FaceCache>,
+    master: Option<MasterSecret>,
+    backup_days: Option<u32>,
+}
+
+impl Eraser {
+    /// Erases in this database and storage.
+    pub(crate) fn new(
+        database: Database,
+        storage: Storage,
+        face_cache: Arc<FaceCache>,
+        receipts: ReceiptSettings,
+    ) -> Self {
+        let ReceiptSettings { master, backup_days } = receipts;
+        Self {
+            blobs: storage.blobs(),
+            albums: SqlAlbums::new(database.clone(), Arc::clone(&face_cache)),
+            processes: SqlProcesses::new(database.clone()),
+            database,
+            storage,
+            face_cache,
+            master,
+            backup_days,
+        }
+    }
+
+    fn rows(&self) -> ErasureRows {
+        ErasureRows::new(self.database.clone())
+    }
+
+    fn removal(&self) -> Removal {
+        Removal { database: self.database.clone(), master: self.master.clone() }
+    }
+
+    async fn forget_photos(&self, album: AlbumId, photos: &[PhotoId]) {
+        for photo in photos {
+            self.face_cache.forget_photo(album, *photo).await;
+        }
+    }
+
+    /// Deletes the objects of photos and selfies that were deleted, and those of an album with its rows.
+    async fn remove(&self, stored: &mut StoredErasure) -> Result<()> {
+        let Erasure { tenant, album, kind, .. } = stored.erasure;
+        if kind == ErasureKind::Album {
+            return self.remove_album(stored).await;
+        }
+        if stored.plan.all_faces {
+            loop {
+                let photos = self.removal().forget_some_faces(album).await?;
+                if photos.is_empty() {
+                    break;
+                }
+                self.forget_photos(album, &photos).await;
+            }
+        }
+        let mut keys = Vec::new();
+        for photo in &stored.plan.deleted_photos {
+            for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+                keys.push(ObjectKey::photo(tenant.organization, album, *photo, role));
+            }
+        }
+        keys.extend(
+            stored.plan.probes.iter().map(|probe| ObjectKey::probe(tenant.organization, album, *probe)),
+        );
+        for key in keys {
+            if let Some(bytes) = self.blobs.head(&key).await? {
+                self.blobs.delete(&key).await?;
+                stored.erasure.removed.objects += 1;
+                stored.erasure.removed.bytes += bytes;
+            }
+        }
+        self.rows().note_progress(stored.erasure.id, &stored.plan, stored.erasure.removed).await
+    }
+
+    async fn remove_album(&self, stored: &mut StoredErasure) -> Result<()> {
+        let Erasure { id, tenant, album, .. } = stored.erasure;
+        if !stored.plan.is_measured {
+            let removed = &mut stored.erasure.removed;
+            let mut objects = self.storage.list_album(tenant.organization, album);
+            while let Some(object) = objects.try_next().await? {
+                removed.objects += 1;
+                removed.bytes += object.size_bytes;
+            }
+            stored.plan.is_measured = true;
+            self.rows().note_progress(id, &stored.plan, stored.erasure.removed).await?;
+        }
+        // The objects before the rows, which are needed to find them, and again after them: a worker may have written some
+        // while it still had the album.
+        self.blobs.delete_album(tenant.organization, album).await?;
+        match self.albums.delete(&tenant, album).await {
+            Err(error) if error.kind == StoreErrorKind::NotFound => {}
+            deleted => deleted?,
+        }
+        self.blobs.delete_album(tenant.organization, album).await
+    }
+
+    /// Signs the receipt.
+    async fn sign(&self, stored: &StoredErasure, scan: ErasureScan) -> Result<()> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        let signer = ReceiptSigner::new(self.master.as_ref().ok_or_else(missing)?)?;
+        let Erasure { id, tenant, album, kind, removed, .. } = stored.erasure;
+        let issued_at = OffsetDateTime::now_utc();
+        let until = self.backup_days.map(|days| issued_at + Duration::days(i64::from(days)));
+        let receipt = Receipt {
+            receipt_id: id,
+            issued_at,
+            organization_id: tenant.organization,
+            album_id: album,
+            subject: ReceiptSubject { kind },
+            removed,
+            kept: self.list_kept(kind, &stored.plan),
+            scan,
+            backups: BackupNotice { until },
+            jws: String::new(),
+        };
+        self.rows().end(id, &signer.sign(receipt)?, &signer.public_key()).await
+    }
+
+    /// What stays, in words for the person who asked.
+    fn list_kept(&self, kind: ErasureKind, plan: &ErasurePlan) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        let mut keep = |what: String, why: &str| kept.push(Kept { what, why: why.to_owned() });
+        if plan.kept_photos > 0 {
+            keep(format!("{} photos", plan.kept_photos), "the request was to keep photos");
+        }
+        if plan.shared_photos > 0 {
+            keep(format!("{} photos", plan.shared_photos), "other people can be found in them");
+        }
+        match kind {
+            ErasureKind::Face => keep(
+                "photos that are uploaded from now on".to_owned(),
+                "to recognise a person in them the service would have to keep the vector",
+            ),
+            ErasureKind::Album => keep(
+                "ids and counts of the album in events and in the ledger".to_owned(),
+                "they name no person",
+            ),
+            ErasureKind::Photo | ErasureKind::Bib => {}
+        }
+        if self.database.kind() == DatabaseKind::Postgres {
+            keep(
+                "unused space in the files and the write-ahead log of the database server".to_owned(),
+                "no query can read it; the server overwrites it when it uses the space again",
+            );
+        }
+        if self.backup_days.is_none() {
+            keep("backups".to_owned(), "backups are not covered");
+        }
+        kept
+    }
+}
+
+#[async_trait]
+impl Erasures for Eraser {
+    fn can_sign(&self) -> bool {
+        self.master.is_some()
+    }
+
+    async fn has_old_processes(&self) -> Result<bool> {
+        Ok(self.processes.list().await?.iter().any(|process| !process.report.knows_erasures))
+    }
+
+    async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
+        self.removal().preview(erasure).await
+    }
+
+    async fn begin(&self, erasure: NewErasure) -> Result<ErasureId> {
+        let removed = self.removal().begin(&erasure).await?;
+        self.forget_photos(erasure.album, &removed.photos).await;
+        Ok(removed.id)
+    }
+
+    async fn begin_photo(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        photo: PhotoId,
+        asked_by: KeyId,
+    ) -> Result<ErasureId> {
+        let removed = self.removal().begin_photo(tenant, PhotoRef { album, photo }, asked_by).await?;
+        self.forget_photos(album, &removed.photos).await;
+        Ok(removed.id)
+    }
+
+    async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {
+        self.albums.close(tenant, album).await?;
+        self.removal().begin_album(tenant, album, asked_by).await
+    }
+
+    async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
+        let (tenant, id) = (&album.tenant, album.id);
+        match part {
+            ExpiringPart::Faces => self.removal().begin_album_faces(tenant, id, RETENTION).await,
+            ExpiringPart::Photos => {
+                self.albums.close_because(tenant, id, "retention").await?;
+                self.removal().begin_album(tenant, id, RETENTION).await
+            }
+        }
+    }
+
+    async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>> {
+        retention::list_ageing(&self.database, after).await
+    }
+
+    async fn tell_expiring(&self, album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime) -> Result<()> {
+        retention::tell(&self.database, album, part, at).await
+    }
+
+    async fn remove_objects(&self, id: ErasureId) -> Result<Erasure> {
+        let mut stored = self.rows().load(id).await?;
+        if stored.erasure.state == ErasureState::Running {
+            self.remove(&mut stored).await?;
+        }
+        Ok(stored.erasure)
+    }
+
+    async fn finish(&self, ids: &[ErasureId]) -> Result<u64> {
+        let is_clean = self.database.clean_files(&VACUUMS).await?;
+        let mut done = 0;
+        for id in ids {
+            let stored = self.rows().load(*id).await?;
+            if stored.erasure.state == ErasureState::Running {
+                let scan = self.scan_everything(&stored, is_clean).await?;
+                if scan.left > 0 {
+                    tracing::debug!(erasure.id = %id, ?scan, "something of an erasure is left");
+                    continue;
+                }
+                self.sign(&stored, scan).await?;
+            }
+            done += 1;
+        }
+        Ok(done)
+    }
+
+    async fn list_running(&self, after: Option<ErasureId>) -> Result<Vec<ErasureId>> {
+        self.rows().list_running(after).await
+    }
+
+    async fn get(&self, tenant: &Tenant, id: ErasureId) -> Result<Erasure> {
+        Ok(self.rows().get(tenant, id).await?.erasure)
+    }
+
+    async fn list(&self, tenant: &Tenant, query: ErasureQuery) -> Result<ErasurePage> {
+        self.rows().list(tenant, query).await
+    }
+
+    async fn verify(&self, tenant: &Tenant, id: ErasureId) -> Result<ErasureScan> {
+        let stored = self.rows().get(tenant, id).await?;
+        let is_clean =
+            stored.erasure.state == ErasureState::Done || self.database.clean_files(&VACUUMS).await?;
+        self.scan_everything(&stored, is_clean).await
+    }
+
+    async fn keys(&self) -> Result<Vec<ReceiptKey>> {
+        let mut keys = self.rows().list_keys().await?;
+        // Before the first receipt too: whoever fetches the keys once has the one that signs next.
+        if let Some(master) = &self.master {
+            let current = ReceiptSigner::new(master)?.public_key();
+            if !keys.contains(&current) {
+                keys.push(current);
+            }
+        }
+        Ok(keys)
+    }
+
+    fn sign_confirmation(&self, shown: &[u8]) -> Option<String> {
+        self.master.as_ref().map(|master| sign_confirmation(master, shown))
+    }
+
+    fn check_confirmation(&self, shown: &[u8], signature: &str) -> bool {
+        self.master.as_ref().is_some_and(|master| check_confirmation(master, shown, signature))
+    }
+}

@@ -1,0 +1,123 @@
+//! Deletes the rows of a photo, and notes that an album is deleted.
+
+use sqlx::FromRow;
+
+use super::ErasurePlan;
+use super::removal::{Removal, Removed, delete_photos, lock_album};
+use super::rows::{NewErasureRow, insert};
+use crate::error::StoreError;
+use crate::model::album::Tenant;
+use crate::model::erasure::{ErasureKind, RemovedCounts};
+use crate::model::ids::{AlbumId, ErasureId, KeyId};
+use crate::sql::changes::record_changes;
+use crate::sql::statement::query;
+use crate::traits::{PhotoRef, Result};
+
+const OPERATION: &str = "delete";
+
+/// Counts what goes with photos: all of an album, or one.
+macro_rules! count_rows {
+    ($of:literal, $photos:literal) => {
+        concat!(
+            "select (select count(*) from face where album = $1 ",
+            $of,
+            ") as faces, \
+             (select count(*) from face where album = $1 and embedding is not null ",
+            $of,
+            ") as vectors, \
+             (select count(*) from seen_text where album = $1 ",
+            $of,
+            ") as texts, \
+             (select count(*) from photo where album = $1 ",
+            $photos,
+            ") as photos, "
+        )
+    };
+}
+
+const COUNT_PHOTO: &str =
+    concat!(count_rows!("and photo = $2", "and id = $2"), "cast(0 as bigint) as probes");
+const COUNT_ALBUM: &str =
+    concat!(count_rows!("", ""), "(select count(*) from probe where album = $1) as probes");
+
+#[derive(FromRow)]
+struct CountRow {
+    faces: i64,
+    vectors: i64,
+    texts: i64,
+    photos: i64,
+    probes: i64,
+}
+
+impl From<CountRow> for RemovedCounts {
+    fn from(row: CountRow) -> Self {
+        Self {
+            faces: row.faces.unsigned_abs(),
+            vectors: row.vectors.unsigned_abs(),
+            texts: row.texts.unsigned_abs(),
+            photos: row.photos.unsigned_abs(),
+            probes: row.probes.unsigned_abs(),
+            objects: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Removal {
+    /// Deletes the rows of a photo.
+    pub(crate) async fn begin_photo(
+        &self,
+        tenant: &Tenant,
+        photo: PhotoRef,
+        asked_by: KeyId,
+    ) -> Result<Removed> {
+        let PhotoRef { album, photo } = photo;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        transaction.queue_writes().lock_photos(&[PhotoRef { album, photo }]).await?;
+        let counts: CountRow =
+            query(OPERATION, COUNT_PHOTO).bind(album).bind(photo).fetch_one(&mut transaction).await?;
+        if counts.photos == 0 {
+            return Err(StoreError::not_found(format!("photo {photo}")));
+        }
+        let id = ErasureId::generate();
+        let plan = ErasurePlan { deleted_photos: vec![photo], is_measured: true, ..ErasurePlan::default() };
+        let (kind, removed) = (ErasureKind::Photo, counts.into());
+        let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
+        insert(&mut transaction, OPERATION, &row).await?;
+        delete_photos(&mut transaction, album, &[photo]).await?;
+        record_changes(&mut transaction, album, &[photo]).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(Removed { id, photos: vec![photo] })
+    }
+
+    /// Notes that an album, which is closed, is erased; returns the erasure that was noted before, if there is one.
+    pub(crate) async fn begin_album(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        asked_by: KeyId,
+    ) -> Result<ErasureId> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let counts: CountRow = query(OPERATION, COUNT_ALBUM).bind(album).fetch_one(&mut transaction).await?;
+        let known =
+            "select id from erasure where organization = $1 and mode = $2 and album = $3 and kind = 'album'";
+        lock_album(&mut transaction, album).await?;
+        let known: Option<(ErasureId,)> = query(OPERATION, known)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(album)
+            .fetch_optional(&mut transaction)
+            .await?;
+        if let Some((id,)) = known {
+            return Ok(id);
+        }
+        let (id, plan) = (ErasureId::generate(), ErasurePlan::default());
+        let (kind, removed) = (ErasureKind::Album, counts.into());
+        let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
+        insert(&mut transaction, OPERATION, &row).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(id)
+    }
+}

@@ -1,0 +1,37 @@
+//! Erasures in the database: their rows, what each step removes, and what keeps it from coming back.
+//!
+//! - [`album_faces`] erases all faces of an album, [`retention`] finds the albums whose time has come.
+//! - [`removal`] removes in one transaction what searches find.
+//! - [`guard`] is asked by whoever writes detections: a face at an erased place gets no vector, an erased bib no text.
+//! - [`scan`] looks for what is left, in every table that the schema has.
+
+pub(crate) mod album_faces;
+mod deletion;
+pub(crate) mod guard;
+pub(crate) mod removal;
+pub(crate) mod retention;
+pub(crate) mod rows;
+pub(crate) mod scan;
+mod subject;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ids::{PhotoId, ProbeId};
+
+/// What an erasure has to remove beside rows, and what it removed: ids, no bib and no vector. Kept for later scans.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ErasurePlan {
+    /// Photos that were deleted, whose objects go.
+    pub(crate) deleted_photos: Vec<PhotoId>,
+    /// Selfies that were deleted, whose objects go.
+    pub(crate) probes: Vec<ProbeId>,
+    /// Photos that stay because that was asked.
+    pub(crate) kept_photos: u64,
+    /// Photos that stay because others are in them.
+    pub(crate) shared_photos: u64,
+    /// Whether all faces of the album are erased.
+    pub(crate) all_faces: bool,
+    /// Whether the objects were counted that go with an album.
+    pub(crate) is_measured: bool,
+}

@@ -1,0 +1,321 @@
+//! Removes in one transaction what searches find, and notes what is left to be removed.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::ErasurePlan;
+use super::guard::{digest_bib, empty_texts, load_secret};
+use super::rows::{NewErasureRow, insert};
+use super::subject::{FoundSubject, KnownFace, find_photos, find_subject};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::bib_format::LearnedFormat;
+use crate::model::erasure::{
+    ErasureKind, ErasurePreview, ErasureSubject, NewErasure, PhotoFate, RemovedCounts,
+};
+use crate::model::event::EventType;
+use crate::model::ids::{AlbumId, ErasureId, PhotoId};
+use crate::sealing::{MasterSecret, Purpose};
+use crate::sql::changes::record_changes;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
+use crate::sql::row_types::{from_json, to_json};
+use crate::sql::start_lists::versions::judge_again;
+use crate::sql::statement::{Statement, query};
+use crate::traits::{PhotoRef, Result};
+
+const OPERATION: &str = "erase";
+
+const FORGET_FACES: Statement = Statement::PerDialect {
+    sqlite: "update face set unindexed = 'ERASED', model = null, embedding = null \
+             where id in (select value from json_each($1))",
+    postgres: "update face set unindexed = 'ERASED', model = null, embedding = null where id = any($1)",
+};
+
+/// `$4` has the places as a JSON list of lists: photo, top, left, width, height.
+const INSERT_PLACES: Statement = Statement::PerDialect {
+    sqlite: "insert into erased_place (album, erasure, photo, box_top, box_left, box_width, box_height) \
+             select $1, $2, unhex(value ->> 0), value ->> 1, value ->> 2, value ->> 3, value ->> 4 from json_each($3)",
+    postgres: "insert into erased_place (album, erasure, photo, box_top, box_left, box_width, box_height) \
+               select $1, $2, (value ->> 0)::uuid, (value ->> 1)::float8, (value ->> 2)::float8, (value ->> 3)::float8, \
+               (value ->> 4)::float8 from json_array_elements($3::json)",
+};
+
+pub(super) const DELETE_PROBES: Statement = Statement::PerDialect {
+    sqlite: "delete from probe where id in (select unhex(value) from json_each($1))",
+    postgres: "with gone as materialized (select id from probe where id = any($1) order by id for update) \
+               delete from probe using gone where probe.id = gone.id",
+};
+
+/// Photos in which somebody else can be found.
+const SHARED_PHOTOS: Statement = Statement::PerDialect {
+    sqlite: "select distinct photo from face where album = $1 and embedding is not null \
+             and photo in (select unhex(value) from json_each($2)) \
+             union select distinct photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
+             and photo in (select unhex(value) from json_each($2))",
+    postgres: "select distinct photo from face where album = $1 and embedding is not null and photo = any($2) \
+               union select distinct photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
+               and photo = any($2)",
+};
+
+const DELETE_PHOTOS: Statement = Statement::PerDialect {
+    sqlite: "delete from photo where album = $1 and id in (select unhex(value) from json_each($2))",
+    postgres: "delete from photo where album = $1 and id = any($2)",
+};
+
+/// Removes rows.
+#[derive(Clone)]
+pub(crate) struct Removal {
+    pub(crate) database: Database,
+    pub(crate) master: Option<MasterSecret>,
+}
+
+/// What was removed, for the face index.
+pub(crate) struct Removed {
+    pub(crate) id: ErasureId,
+    pub(crate) photos: Vec<PhotoId>,
+}
+
+impl Removal {
+    /// Returns what an erasure would remove now.
+    pub(crate) async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let photos = find_photos(&mut snapshot, OPERATION, erasure).await?;
+        let found = find_subject(&mut snapshot, OPERATION, erasure, &photos).await?;
+        let photos = found.photos();
+        let deleted_photos = match erasure.photos {
+            PhotoFate::Keep => Vec::new(),
+            PhotoFate::Delete => find_unshared(&mut snapshot, erasure, &found, &photos).await?,
+        };
+        Ok(ErasurePreview {
+            faces: found.faces.len() as u64,
+            texts: found.texts.len() as u64,
+            probes: found.probes.len() as u64,
+            photos,
+            deleted_photos,
+        })
+    }
+
+    /// Erases faces or a bib.
+    pub(crate) async fn begin(&self, erasure: &NewErasure) -> Result<Removed> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let album = erasure.album;
+        let candidates = find_photos(&mut transaction, OPERATION, erasure).await?;
+        let keys: Vec<PhotoRef> = candidates.iter().map(|photo| PhotoRef { album, photo: *photo }).collect();
+        transaction.queue_writes().lock_photos(&keys).await?;
+        let mut found = find_subject(&mut transaction, OPERATION, erasure, &candidates).await?;
+        let id = ErasureId::generate();
+        lock_album(&mut transaction, album).await?;
+        if let ErasureSubject::Bib { bib, .. } = &erasure.subject {
+            self.forbid_bib(&mut transaction, album, id, bib).await?;
+            // Now that the album is locked nobody adds one, and photos that were added since are not locked, but done.
+            let again = find_photos(&mut transaction, OPERATION, erasure).await?;
+            found = find_subject(&mut transaction, OPERATION, erasure, &again).await?;
+            forget_in_rules(&mut transaction, album, bib).await?;
+        }
+        let photos = found.photos();
+        remove_found(&mut transaction, album, id, &found).await?;
+        let deleted = match erasure.photos {
+            PhotoFate::Keep => Vec::new(),
+            PhotoFate::Delete => delete_unshared(&mut transaction, album, &photos).await?,
+        };
+        let (plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
+        let kind = match erasure.subject {
+            ErasureSubject::Faces { .. } => ErasureKind::Face,
+            ErasureSubject::Bib { .. } => ErasureKind::Bib,
+        };
+        let (tenant, asked_by) = (&erasure.tenant, erasure.asked_by);
+        let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
+        insert(&mut transaction, OPERATION, &row).await?;
+        let data = json!({ "albumId": album, "receiptId": id, "photos": photos.len() });
+        let event = PendingEvent {
+            tenant: *tenant,
+            event_type: EventType::PersonErased,
+            album: Some(album),
+            data,
+            created_at: now,
+        };
+        insert_pending_event(&mut transaction, OPERATION, &event).await?;
+        // Also without photos: the publisher and face indexes look at albums that have changed.
+        record_changes(&mut transaction, album, &photos).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(Removed { id, photos })
+    }
+
+    /// Keeps the digest of a bib, so that it is not read again.
+    async fn forbid_bib(
+        &self,
+        transaction: &mut Transaction,
+        album: AlbumId,
+        id: ErasureId,
+        bib: &str,
+    ) -> Result<()> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        let master = self.master.as_ref().ok_or_else(missing)?;
+        let known = load_secret(transaction, OPERATION, album, Some(master)).await?;
+        let secret = match known {
+            Some(secret) => secret,
+            None => {
+                let secret = master.make_secret()?;
+                let keep = "insert into erased_bib_secret (album, secret) values ($1, $2)";
+                let sealed = master.seal(Purpose::ErasedBib, album.0, &secret)?;
+                query(OPERATION, keep).bind(album).bind(sealed).execute(&mut *transaction).await?;
+                secret.to_vec()
+            }
+        };
+        let forbid = "insert into erased_bib (album, digest, erasure) values ($1, $2, $3) \
+                      on conflict (album, digest) do update set erasure = excluded.erasure";
+        query(OPERATION, forbid)
+            .bind(album)
+            .bind(digest_bib(&secret, bib))
+            .bind(id)
+            .execute(transaction)
+            .await
+            .map(drop)
+    }
+}
+
+/// Returns what is left to be removed for an erasure of `photos` photos, and what was.
+fn summarise(
+    fate: PhotoFate,
+    found: &FoundSubject,
+    photos: usize,
+    deleted: Vec<PhotoId>,
+) -> (ErasurePlan, RemovedCounts) {
+    let removed = RemovedCounts {
+        faces: found.faces.len() as u64,
+        vectors: found.faces.iter().filter(|face| face.has_vector).count() as u64,
+        texts: found.texts.len() as u64,
+        photos: deleted.len() as u64,
+        probes: found.probes.len() as u64,
+        ..RemovedCounts::default()
+    };
+    let left = (photos - deleted.len()) as u64;
+    let (kept_photos, shared_photos) = match fate {
+        PhotoFate::Keep => (left, 0),
+        PhotoFate::Delete => (0, left),
+    };
+    let plan = ErasurePlan {
+        deleted_photos: deleted,
+        probes: found.probes.clone(),
+        kept_photos,
+        shared_photos,
+        all_faces: false,
+        is_measured: true,
+    };
+    (plan, removed)
+}
+
+/// Locks an album and counts one more erasure in it: whoever writes detections of it looks what was erased.
+pub(super) async fn lock_album(transaction: &mut Transaction, album: AlbumId) -> Result<()> {
+    let count = "update album set erasures = erasures + 1 where id = $1";
+    match query(OPERATION, count).bind(album).execute(transaction).await? {
+        0 => Err(StoreError::not_found(format!("album {album}"))),
+        _ => Ok(()),
+    }
+}
+
+async fn remove_found(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    id: ErasureId,
+    found: &FoundSubject,
+) -> Result<()> {
+    if !found.faces.is_empty() {
+        let faces: Vec<i64> = found.faces.iter().map(|face| face.id).collect();
+        query(OPERATION, FORGET_FACES).bind(faces).execute(&mut *transaction).await?;
+        let places: Vec<_> = found.faces.iter().map(to_json_place).collect();
+        query(OPERATION, INSERT_PLACES)
+            .bind(album)
+            .bind(id)
+            .bind(to_json(&places)?)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    empty_texts(transaction, OPERATION, &found.texts).await?;
+    if found.probes.is_empty() {
+        return Ok(());
+    }
+    let probes: Vec<Uuid> = found.probes.iter().map(|probe| probe.0).collect();
+    query(OPERATION, DELETE_PROBES).bind(probes).execute(transaction).await.map(drop)
+}
+
+fn to_json_place(face: &KnownFace) -> (String, f64, f64, f64, f64) {
+    let place = &face.bounding_box;
+    (face.photo.0.simple().to_string(), place.top, place.left, place.width, place.height)
+}
+
+/// Returns those of the photos in which nobody would be left.
+async fn find_unshared(
+    snapshot: &mut Transaction,
+    erasure: &NewErasure,
+    found: &FoundSubject,
+    photos: &[PhotoId],
+) -> Result<Vec<PhotoId>> {
+    let faces = super::subject::load_faces(snapshot, OPERATION, erasure.album, photos).await?;
+    let erased: BTreeSet<i64> = found.faces.iter().map(|face| face.id).collect();
+    let mut shared: BTreeSet<PhotoId> = faces
+        .iter()
+        .filter(|face| face.has_vector && !erased.contains(&face.id))
+        .map(|face| face.photo)
+        .collect();
+    let texts = "select id, photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE')";
+    let erased: BTreeSet<i64> = found.texts.iter().map(|text| text.id).collect();
+    let texts: Vec<(i64, PhotoId)> = query(OPERATION, texts).bind(erasure.album).fetch_all(snapshot).await?;
+    shared.extend(texts.into_iter().filter(|(id, _)| !erased.contains(id)).map(|(_, photo)| photo));
+    Ok(photos.iter().copied().filter(|photo| !shared.contains(photo)).collect())
+}
+
+/// Deletes those of the photos in which nobody is left; returns them.
+async fn delete_unshared(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<Vec<PhotoId>> {
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    let shared: Vec<(PhotoId,)> =
+        query(OPERATION, SHARED_PHOTOS).bind(album).bind(ids).fetch_all(&mut *transaction).await?;
+    let shared: BTreeSet<PhotoId> = shared.into_iter().map(|(photo,)| photo).collect();
+    let unshared: Vec<PhotoId> = photos.iter().copied().filter(|photo| !shared.contains(photo)).collect();
+    delete_photos(transaction, album, &unshared).await?;
+    Ok(unshared)
+}
+
+pub(super) async fn delete_photos(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<()> {
+    if photos.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    query(OPERATION, DELETE_PHOTOS).bind(album).bind(ids).execute(transaction).await.map(drop)
+}
+
+/// Takes a bib out of the start list of its album, and of what was learned of the album's bibs.
+async fn forget_in_rules(transaction: &mut Transaction, album: AlbumId, bib: &str) -> Result<()> {
+    let forget = "delete from start_list_entry where album = $1 and bib = $2";
+    if query(OPERATION, forget).bind(album).bind(bib).execute(&mut *transaction).await? > 0 {
+        judge_again(transaction, OPERATION, album).await?;
+    }
+    let learned: Option<(String,)> = query(OPERATION, "select learned from bib_format where album = $1")
+        .bind(album)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    let Some((learned,)) = learned else { return Ok(()) };
+    let mut learned: LearnedFormat = from_json(&learned)?;
+    let before = learned.repeated.len();
+    learned.repeated.retain(|repeated| repeated != bib);
+    if learned.repeated.len() == before {
+        return Ok(());
+    }
+    query(OPERATION, "update bib_format set learned = $2 where album = $1")
+        .bind(album)
+        .bind(to_json(&learned)?)
+        .execute(transaction)
+        .await
+        .map(drop)
+}

@@ -1,0 +1,245 @@
+//! The rows of erasures, and the public keys of receipts.
+
+use sqlx::FromRow;
+
+use super::ErasurePlan;
+use crate::error::StoreError;
+use crate::model::album::Tenant;
+use crate::model::encoding::{from_micros, now_micros};
+use crate::model::erasure::{
+    Erasure, ErasureKind, ErasurePage, ErasureQuery, ErasureState, Receipt, ReceiptKey, RemovedCounts,
+};
+use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId};
+use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::{convert_rows, from_json, parse_key_mode, parse_name, to_json};
+use crate::sql::statement::query;
+use crate::traits::Result;
+
+/// How many running erasures are returned at once.
+const RUNNING_PAGE: i64 = 100;
+
+macro_rules! select_erasure {
+    ($rest:literal) => {
+        concat!(
+            "select id, organization, mode, album, kind, state, asked_by, asked_at, finished_at, plan, removed, erased_at, \
+             receipt from erasure ",
+            $rest
+        )
+    };
+}
+
+/// An erasure with what only the store needs to know of it.
+pub(crate) struct StoredErasure {
+    pub(crate) erasure: Erasure,
+    pub(crate) plan: ErasurePlan,
+    /// When its rows were gone, by the database's clock, microseconds.
+    pub(crate) erased_at: i64,
+}
+
+#[derive(FromRow)]
+struct ErasureRow {
+    id: ErasureId,
+    organization: OrganizationId,
+    mode: String,
+    album: AlbumId,
+    kind: String,
+    state: String,
+    asked_by: KeyId,
+    asked_at: i64,
+    finished_at: Option<i64>,
+    plan: String,
+    removed: String,
+    erased_at: i64,
+    receipt: Option<String>,
+}
+
+impl TryFrom<ErasureRow> for StoredErasure {
+    type Error = StoreError;
+    fn try_from(row: ErasureRow) -> Result<Self> {
+        let erasure = Erasure {
+            id: row.id,
+            tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
+            album: row.album,
+            kind: parse_name(&ErasureKind::ALL, ErasureKind::as_str, &row.kind)?,
+            state: parse_name(&ErasureState::ALL, ErasureState::as_str, &row.state)?,
+            asked_by: row.asked_by,
+            asked_at: from_micros(row.asked_at)?,
+            finished_at: row.finished_at.map(from_micros).transpose()?,
+            removed: from_json(&row.removed)?,
+            receipt: row.receipt.as_deref().map(from_json::<Receipt>).transpose()?,
+        };
+        Ok(Self { erasure, plan: from_json(&row.plan)?, erased_at: row.erased_at })
+    }
+}
+
+/// A row to insert.
+pub(crate) struct NewErasureRow<'a> {
+    pub(crate) id: ErasureId,
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) album: AlbumId,
+    pub(crate) kind: ErasureKind,
+    pub(crate) asked_by: KeyId,
+    pub(crate) plan: &'a ErasurePlan,
+    pub(crate) removed: RemovedCounts,
+    /// Microseconds.
+    pub(crate) now: i64,
+}
+
+/// Inserts a running erasure.
+pub(super) async fn insert(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    row: &NewErasureRow<'_>,
+) -> Result<()> {
+    let insert = "insert into erasure (id, organization, mode, album, kind, state, asked_by, asked_at, plan, removed, \
+                  erased_at) values ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9, $7)";
+    query(operation, insert)
+        .bind(row.id)
+        .bind(row.tenant.organization)
+        .bind(row.tenant.mode.as_str())
+        .bind(row.album)
+        .bind(row.kind.as_str())
+        .bind(row.asked_by)
+        .bind(row.now)
+        .bind(to_json(row.plan)?)
+        .bind(to_json(&row.removed)?)
+        .execute(transaction)
+        .await
+        .map(drop)
+}
+
+/// The rows of erasures.
+#[derive(Clone)]
+pub(crate) struct ErasureRows {
+    database: Database,
+}
+
+impl ErasureRows {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+
+    /// Returns an erasure of any tenant.
+    pub(crate) async fn load(&self, id: ErasureId) -> Result<StoredErasure> {
+        const OPERATION: &str = "get an erasure";
+        let row: Option<ErasureRow> = query(OPERATION, select_erasure!("where id = $1"))
+            .bind(id)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        row.ok_or_else(|| erasure_not_found(id))?.try_into()
+    }
+
+    /// Returns an erasure of a tenant.
+    pub(crate) async fn get(&self, tenant: &Tenant, id: ErasureId) -> Result<StoredErasure> {
+        let stored = self.load(id).await?;
+        if stored.erasure.tenant == *tenant { Ok(stored) } else { Err(erasure_not_found(id)) }
+    }
+
+    pub(crate) async fn list(&self, tenant: &Tenant, filter: ErasureQuery) -> Result<ErasurePage> {
+        const OPERATION: &str = "list erasures";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let page = select_erasure!(
+            "where organization = $1 and mode = $2 and id < $3 and album = coalesce($4, album) order by id desc limit $5"
+        );
+        let rows: Vec<ErasureRow> = query(OPERATION, page)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(filter.before.unwrap_or(ErasureId(uuid::Uuid::max())))
+            .bind(filter.album)
+            // One more than the limit shows whether there is a next page.
+            .bind(i64::from(filter.limit) + 1)
+            .fetch_all(&mut snapshot)
+            .await?;
+        let count = "select count(*) from erasure where organization = $1 and mode = $2 and album = coalesce($3, album)";
+        let (total,): (i64,) = query(OPERATION, count)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(filter.album)
+            .fetch_one(&mut snapshot)
+            .await?;
+        let stored: Vec<StoredErasure> = convert_rows(rows)?;
+        let mut erasures: Vec<Erasure> = stored.into_iter().map(|stored| stored.erasure).collect();
+        let more = erasures.len() > filter.limit as usize;
+        erasures.truncate(filter.limit as usize);
+        let next = if more { erasures.last().map(|erasure| erasure.id) } else { None };
+        Ok(ErasurePage { erasures, next, total: total.unsigned_abs() })
+    }
+
+    pub(crate) async fn list_running(&self, after: Option<ErasureId>) -> Result<Vec<ErasureId>> {
+        const OPERATION: &str = "find running erasures";
+        let running = "select id from erasure where state = 'running' and id > $1 order by id limit $2";
+        let rows: Vec<(ErasureId,)> = query(OPERATION, running)
+            .bind(after.unwrap_or(ErasureId(uuid::Uuid::nil())))
+            .bind(RUNNING_PAGE)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(rows.into_iter().map(|(id,)| id).collect())
+    }
+
+    /// Returns whether an erasure is running whose rows went at this time or later, by the database's clock.
+    pub(crate) async fn has_running_since(&self, micros: i64) -> Result<bool> {
+        const OPERATION: &str = "find running erasures";
+        let running = "select id from erasure where state = 'running' and erased_at >= $1 limit 1";
+        let row: Option<(ErasureId,)> = query(OPERATION, running)
+            .bind(micros)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(row.is_some())
+    }
+
+    /// Returns the database's clock, microseconds.
+    pub(crate) async fn read_clock(&self) -> Result<i64> {
+        const OPERATION: &str = "read the clock";
+        self.database.begin_snapshot(OPERATION).await?.read_clock(OPERATION).await
+    }
+
+    /// Writes what was removed so far.
+    pub(crate) async fn note_progress(
+        &self,
+        id: ErasureId,
+        plan: &ErasurePlan,
+        removed: RemovedCounts,
+    ) -> Result<()> {
+        const OPERATION: &str = "note what an erasure removed";
+        let note = "update erasure set plan = $2, removed = $3 where id = $1 and state = 'running'";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        query(OPERATION, note)
+            .bind(id)
+            .bind(to_json(plan)?)
+            .bind(to_json(&removed)?)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await
+    }
+
+    /// Ends an erasure with its receipt, unless another process has, and keeps the key that checks it.
+    pub(crate) async fn end(&self, id: ErasureId, receipt: &Receipt, key: &ReceiptKey) -> Result<()> {
+        const OPERATION: &str = "end an erasure";
+        let keep = "insert into receipt_key (id, public_key, created_at) values ($1, $2, $3) on conflict (id) do nothing";
+        let end = "update erasure set state = 'done', finished_at = $2, receipt = $3 where id = $1 and state = 'running'";
+        let now = now_micros();
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        query(OPERATION, keep)
+            .bind(key.id.as_str())
+            .bind(key.public_key.clone())
+            .bind(now)
+            .execute(&mut transaction)
+            .await?;
+        query(OPERATION, end).bind(id).bind(now).bind(to_json(receipt)?).execute(&mut transaction).await?;
+        transaction.commit(OPERATION).await
+    }
+
+    /// Returns the public keys that receipts were signed with, oldest first.
+    pub(crate) async fn list_keys(&self) -> Result<Vec<ReceiptKey>> {
+        const OPERATION: &str = "list the keys of receipts";
+        let rows: Vec<(String, Vec<u8>)> =
+            query(OPERATION, "select id, public_key from receipt_key order by created_at, id")
+                .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+                .await?;
+        Ok(rows.into_iter().map(|(id, public_key)| ReceiptKey { id, public_key }).collect())
+    }
+}
+
+fn erasure_not_found(id: ErasureId) -> StoreError {
+    StoreError::not_found(format!("erasure {id}"))
+}

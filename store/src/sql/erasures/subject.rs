@@ -1,0 +1,227 @@
+//! Finds what an erasure is about: the rows of faces, texts and selfies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::guard::TextIdRow;
+use crate::model::encoding::floats_from_bytes;
+use crate::model::erasure::{ErasureSubject, FacePlace, NewErasure};
+use crate::model::ids::{AlbumId, PhotoId, ProbeId};
+use crate::model::photo::{BoundingBox, Embedding, PhotoSize};
+use crate::search::face_bibs::{BibReading, PhotoReadings};
+use crate::sql::database::Transaction;
+use crate::sql::row_types::BoxRow;
+use crate::sql::statement::{Statement, query};
+use crate::traits::Result;
+
+const FACES_OF_PHOTOS: Statement = Statement::PerDialect {
+    sqlite: "select id, photo, box_top, box_left, box_width, box_height, \
+             cast(case when embedding is null then 0 else 1 end as bigint) as has_vector from face \
+             where album = $1 and photo in (select unhex(value) from json_each($2)) order by photo, id",
+    postgres: "select id, photo, box_top, box_left, box_width, box_height, \
+               cast(case when embedding is null then 0 else 1 end as bigint) as has_vector from face \
+               where album = $1 and photo = any($2) order by photo, id",
+};
+
+const READINGS_OF_PHOTOS: Statement = Statement::PerDialect {
+    sqlite: "select photo, box_top, box_left, box_width, box_height, text, confidence, \
+             (select width from photo where album = $1 and id = seen_text.photo) as width, \
+             (select height from photo where album = $1 and id = seen_text.photo) as height from seen_text \
+             where album = $1 and standing = 'INDEXED' and photo in (select unhex(value) from json_each($2))",
+    postgres: "select photo, box_top, box_left, box_width, box_height, text, confidence, \
+               (select width from photo where album = $1 and id = seen_text.photo) as width, \
+               (select height from photo where album = $1 and id = seen_text.photo) as height from seen_text \
+               where album = $1 and standing = 'INDEXED' and photo = any($2)",
+};
+
+/// Not by the index of what searches find: a reading that none finds is erased too.
+const TEXTS_OF_BIB: &str = "select id, photo, text, read_as from seen_text \
+     where album = $1 and (text = $2 or read_as = $2) order by photo, id";
+
+#[derive(FromRow)]
+struct FaceIdRow {
+    id: i64,
+    photo: PhotoId,
+    #[sqlx(flatten)]
+    bounding_box: BoxRow,
+    has_vector: i64,
+}
+
+#[derive(FromRow)]
+struct ReadingOfPhoto {
+    photo: PhotoId,
+    #[sqlx(flatten)]
+    bounding_box: BoxRow,
+    text: String,
+    confidence: f64,
+    width: Option<i64>,
+    height: Option<i64>,
+}
+
+/// A face with its row.
+pub(super) struct KnownFace {
+    pub(super) id: i64,
+    pub(super) photo: PhotoId,
+    pub(super) bounding_box: BoundingBox,
+    pub(super) has_vector: bool,
+}
+
+/// What an erasure is about.
+#[derive(Default)]
+pub(super) struct FoundSubject {
+    pub(super) faces: Vec<KnownFace>,
+    pub(super) texts: Vec<TextIdRow>,
+    pub(super) probes: Vec<ProbeId>,
+}
+
+impl FoundSubject {
+    /// The photos in which it is.
+    pub(super) fn photos(&self) -> Vec<PhotoId> {
+        let faces = self.faces.iter().map(|face| face.photo);
+        let photos: BTreeSet<PhotoId> = faces.chain(self.texts.iter().map(|text| text.photo)).collect();
+        photos.into_iter().collect()
+    }
+}
+
+/// Returns the photos that an erasure may be about, in order.
+pub(super) async fn find_photos(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    erasure: &NewErasure,
+) -> Result<Vec<PhotoId>> {
+    let photos: BTreeSet<PhotoId> = match &erasure.subject {
+        ErasureSubject::Faces { places, .. } => places.iter().map(|place| place.photo).collect(),
+        ErasureSubject::Bib { bib, .. } => {
+            let texts = find_texts(transaction, operation, erasure.album, bib).await?;
+            texts.into_iter().map(|text| text.photo).collect()
+        }
+    };
+    Ok(photos.into_iter().collect())
+}
+
+/// Returns what an erasure is about, in these photos.
+pub(super) async fn find_subject(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    erasure: &NewErasure,
+    photos: &[PhotoId],
+) -> Result<FoundSubject> {
+    let album = erasure.album;
+    let is_in = |photo: &PhotoId| photos.binary_search(photo).is_ok();
+    match &erasure.subject {
+        ErasureSubject::Faces { places, selfie, min_cosine } => {
+            let known = load_faces(transaction, operation, album, photos).await?;
+            let faces = known.into_iter().filter(|face| is_at_one_of(face, places)).collect();
+            let probes = find_probes(transaction, operation, album, selfie, *min_cosine).await?;
+            Ok(FoundSubject { faces, texts: Vec::new(), probes })
+        }
+        ErasureSubject::Bib { bib, with_faces } => {
+            let texts = find_texts(transaction, operation, album, bib).await?;
+            let texts: Vec<TextIdRow> = texts.into_iter().filter(|text| is_in(&text.photo)).collect();
+            let faces = if *with_faces {
+                find_faces_of_bib(transaction, operation, album, photos, bib).await?
+            } else {
+                Vec::new()
+            };
+            Ok(FoundSubject { faces, texts, probes: Vec::new() })
+        }
+    }
+}
+
+fn is_at_one_of(face: &KnownFace, places: &[FacePlace]) -> bool {
+    let is_at =
+        |place: &FacePlace| place.photo == face.photo && place.bounding_box.is_same_face(&face.bounding_box);
+    places.iter().any(is_at)
+}
+
+async fn find_texts(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    bib: &str,
+) -> Result<Vec<TextIdRow>> {
+    query(operation, TEXTS_OF_BIB).bind(album).bind(bib).fetch_all(transaction).await
+}
+
+pub(super) async fn load_faces(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<Vec<KnownFace>> {
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    let rows: Vec<FaceIdRow> =
+        query(operation, FACES_OF_PHOTOS).bind(album).bind(ids).fetch_all(transaction).await?;
+    let to_known = |FaceIdRow { id, photo, bounding_box, has_vector }| KnownFace {
+        id,
+        photo,
+        bounding_box: bounding_box.into(),
+        has_vector: has_vector != 0,
+    };
+    Ok(rows.into_iter().map(to_known).collect())
+}
+
+/// Returns the faces that wear a bib, as searches see it: see [`PhotoReadings::match_faces`].
+async fn find_faces_of_bib(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    photos: &[PhotoId],
+    bib: &str,
+) -> Result<Vec<KnownFace>> {
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    let rows: Vec<ReadingOfPhoto> =
+        query(operation, READINGS_OF_PHOTOS).bind(album).bind(ids).fetch_all(&mut *transaction).await?;
+    let mut readings: BTreeMap<PhotoId, PhotoReadings> = BTreeMap::new();
+    for ReadingOfPhoto { photo, bounding_box, text, confidence, width, height } in rows {
+        let (Some(Ok(width)), Some(Ok(height))) = (width.map(u32::try_from), height.map(u32::try_from))
+        else {
+            continue;
+        };
+        let size = PhotoSize { width, height };
+        let of_photo = readings.entry(photo).or_insert_with(|| PhotoReadings::new(size, None));
+        of_photo.add(BibReading { text, confidence, bounding_box: bounding_box.into() });
+    }
+    let mut by_photo: BTreeMap<PhotoId, Vec<KnownFace>> = BTreeMap::new();
+    for face in load_faces(transaction, operation, album, photos).await? {
+        by_photo.entry(face.photo).or_default().push(face);
+    }
+    let worn_as = bib.trim_start_matches('0');
+    let mut found = Vec::new();
+    for (photo, faces) in by_photo {
+        let Some(readings) = readings.get(&photo) else { continue };
+        let boxes: Vec<BoundingBox> = faces.iter().map(|face| face.bounding_box).collect();
+        let wearers: Vec<usize> = readings
+            .match_faces(&boxes)
+            .into_iter()
+            .filter(|(_, worn)| worn.text == worn_as)
+            .map(|(face, _)| face)
+            .collect();
+        found
+            .extend(faces.into_iter().enumerate().filter(|(i, _)| wearers.contains(i)).map(|(_, face)| face));
+    }
+    Ok(found)
+}
+
+/// Returns the selfies of an album that show the same person as this one.
+async fn find_probes(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    selfie: &Embedding,
+    min_cosine: f32,
+) -> Result<Vec<ProbeId>> {
+    let select = "select id, embedding from probe where album = $1 and model = $2 order by id";
+    let rows: Vec<(ProbeId, Vec<u8>)> =
+        query(operation, select).bind(album).bind(selfie.model.as_str()).fetch_all(transaction).await?;
+    let mut found = Vec::new();
+    for (probe, bytes) in rows {
+        let cosine: f32 = floats_from_bytes(&bytes)?.zip(&selfie.vector).map(|(a, b)| a * b).sum();
+        if cosine >= min_cosine {
+            found.push(probe);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,128 @@
+//! Erasures in a whole service: nothing comes back, and a service that is killed in the middle leaves a true receipt or none.
+
+use std::time::Duration;
+
+use photofinish_tests::harness::test_photo::TestPhoto;
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, wait_until};
+use serde_json::{Value, json};
+
+use crate::end_to_end::finish_photo;
+
+/// Asks for what would be erased, then erases it; returns the receipt.
+fn erase(partner: &Partner, path: &str, mut request: Value) -> Value {
+    request["dryRun"] = json!(true);
+    let shown = partner.call_ok(path, &request);
+    request["dryRun"] = json!(false);
+    request["confirm"] = shown["preview"]["confirm"].clone();
+    partner.call_ok(path, &request)["receipt"].clone()
+}
+
+fn selfie() -> Vec<u8> {
+    TestPhoto::selfie(1).to_jpeg()
+}
+
+#[test]
+fn an_erased_face_stays_away_when_its_photos_are_processed_again() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let album = partner.create_album("Erased");
+    let photo = partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_selfie(&album, &selfie()).len(), 1);
+    let image = partner.upload_selfie(&album, &selfie());
+    let receipt = erase(&partner, "/faces/erase", json!({ "albumId": album, "imageId": image }));
+    assert_eq!((&receipt["state"], &receipt["removed"]["vectors"]), (&json!("done"), &json!(1)), "{receipt}");
+    assert_eq!(partner.search_by_selfie(&album, &selfie()), Vec::<Value>::new());
+
+    partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_selfie(&album, &selfie()), Vec::<Value>::new());
+    let faces = partner.get_photo(&album, &photo)["faces"].clone();
+    assert!(faces.as_array().unwrap().iter().any(|face| face["reason"] == "ERASED"), "{faces}");
+    assert_eq!(partner.search_by_bib(&album, "1204").len(), 1, "the bib was not asked for");
+    let receipt = erase(&partner, "/people/erase", json!({ "albumId": album, "bib": "1204" }));
+    assert_eq!((&receipt["state"], &receipt["removed"]["texts"]), (&json!("done"), &json!(1)), "{receipt}");
+    partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_bib(&album, "1204"), Vec::<Value>::new());
+}
+
+#[test]
+fn a_service_that_is_killed_while_it_erases_leaves_a_true_receipt_or_none() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let (mut erased, mut not_erased) = (0, 0);
+    for delay in [0, 2, 4, 7, 11, 16, 25, 60] {
+        let album = partner.create_album("Killed");
+        partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
+        partner.wait_until_idle(&album);
+        let mut request = json!({ "albumId": album, "bib": "1204", "photos": "delete", "dryRun": true });
+        let shown = partner.call_ok("/people/erase", &request);
+        request["dryRun"] = json!(false);
+        request["confirm"] = shown["preview"]["confirm"].clone();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| partner.call("/people/erase", &request));
+            std::thread::sleep(Duration::from_millis(delay));
+            service.kill();
+            // Fails if there was no response any more.
+            drop(asked.join());
+        });
+        service.restart();
+        let erasures = || partner.call_ok("/erasures/list", &json!({ "albumId": album }))["erasures"].clone();
+        if erasures().as_array().unwrap().is_empty() {
+            assert_eq!(partner.search_by_bib(&album, "1204").len(), 1, "nothing was erased");
+            not_erased += 1;
+            continue;
+        }
+        assert_eq!(partner.search_by_bib(&album, "1204"), Vec::<Value>::new(), "at once");
+        wait_until("the erasure is done", || erasures()[0]["state"] == "done");
+        let receipt = erasures()[0].clone();
+        let checked = partner.call_ok("/erasures/verify", &json!({ "receiptId": receipt["receiptId"] }));
+        assert_eq!(checked["left"], 0, "{checked}");
+        erased += 1;
+    }
+    eprintln!("killed {erased} times after and {not_erased} times before the erasure was committed");
+    assert!(erased > 0, "an erasure that was committed is finished");
+}
+
+#[test]
+fn an_api_waits_for_the_face_index_of_another() {
+    let options = ServiceOptions::with_fake_models();
+    let api = Service::start(options.clone().with_role("serve"));
+    let _worker = api.start_beside(options.clone().with_role("work"));
+    let other = api.start_beside(options.with_role("serve"));
+    let (partner, beside) = (api.partner(), other.partner());
+    let album = partner.create_album("Two processes");
+    partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
+    partner.wait_until_idle(&album);
+    let found = |partner: &Partner| partner.search_by_selfie(&album, &selfie()).len();
+    assert_eq!((found(&partner), found(&beside)), (1, 1));
+    let image = partner.upload_selfie(&album, &selfie());
+    let receipt = erase(&partner, "/faces/erase", json!({ "albumId": album, "imageId": image }));
+    assert_eq!(receipt["state"], "done", "{receipt}");
+    let stores = receipt["scan"]["stores"].as_array().unwrap();
+    let indexes = stores.iter().find(|store| store["store"] == "face indexes").unwrap();
+    // The index of the process that answers, and those that two processes report, of which it is one.
+    assert_eq!(indexes["looked"], 3, "{receipt}");
+    assert_eq!((found(&partner), found(&beside)), (0, 0));
+}
+
+#[test]
+fn an_album_for_bibs_alone_has_no_vector_and_takes_no_selfie() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let settings = json!({ "title": "Bibs", "config": { "face": { "enabled": false } } });
+    let album = partner.create_album_with(&settings);
+    let photo = partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_bib(&album, "1204").len(), 1);
+    assert_eq!(partner.get_photo(&album, &photo)["faces"], json!([]));
+    let refused =
+        partner.call("/photos/search/face/signed", &json!({ "albumId": album })).expect_defined_error(422);
+    assert_eq!(refused["declineCode"], "FACE_SEARCH_DISABLED");
+    let page = partner.get(&format!("{}/metrics", service.origin())).text();
+    for line in ["{album_kind=\"bibs_only\"} 0", "{album_kind=\"faces\"} 0"] {
+        let line = format!("photofinish_faces_embedded_total{line}");
+        assert!(page.lines().any(|shown| shown == line), "no {line} in {page}");
+    }
+}
