@@ -65,18 +65,23 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     for insert in [
         "insert into event_cursor (album, published) values ($1, 0)",
         "insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)",
+        "insert into erased_bib (album, digest, erasure) values ($1, x'01', x'02')",
+        "insert into erased_bib_secret (album, secret) values ($1, x'03')",
+        "insert into erased_place (album, photo, box_top, box_left, box_width, box_height, erasure) \
+         select album, id, 0, 0, 1, 1, x'02' from photo where album = $1 limit 1",
     ] {
         sqlx::query(insert).bind(fixture.album).execute(&database.writer).await.unwrap();
     }
-    // Events and usage outlive their album.
+    // Events, usage and receipts outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
-         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook', 'usage_rollup')",
+         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook', \
+         'usage_rollup', 'erasure')",
     )
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 13, "{tables:?}");
+    assert_eq!(tables.len(), 16, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))

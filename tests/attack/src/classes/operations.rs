@@ -65,6 +65,12 @@ const fn on_unknown_webhook(path: &'static str) -> Operation {
     Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
 }
 
+/// An operation on an erasure, with the id of none: those of others are tried by the service's own tests.
+const fn on_unknown_erasure(path: &'static str) -> Operation {
+    let input = |_: &Ids| json!({ "receiptId": "01890000-0000-7000-8000-000000000000" });
+    Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
+}
+
 const fn destructive(operation: Operation) -> Operation {
     Operation { is_destructive: true, ..operation }
 }
@@ -83,7 +89,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 37] = [
+pub(super) const OPERATIONS: [Operation; 42] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -148,6 +154,22 @@ pub(super) const OPERATIONS: [Operation; 37] = [
         Names::Album,
         |ids| json!({ "albumId": ids.album, "text": "4242" }),
     ),
+    // What others erase of an album is in its receipt; here the request alone counts, and nothing is erased.
+    operation(
+        "/faces/erase",
+        Some(MANAGE),
+        Names::Image,
+        |ids| json!({ "albumId": ids.album, "imageId": ids.image, "dryRun": true }),
+    ),
+    operation(
+        "/people/erase",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "bib": "4242", "dryRun": true }),
+    ),
+    operation("/erasures/list", Some(MANAGE), Names::Nothing, |_| json!({ "limit": 200 })),
+    on_unknown_erasure("/erasures/get"),
+    on_unknown_erasure("/erasures/verify"),
     operation("/events/list", None, Names::Nothing, |_| json!({ "limit": 500 })),
     // The name does not resolve; a tenant has twenty at most.
     Operation {
