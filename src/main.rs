@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
+    costs, credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
 };
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
@@ -58,6 +58,8 @@ enum Command {
     Credits(credits::CreditsCommand),
     /// Sums up what an organization used
     Usage(usage::UsageArguments),
+    /// Shows what processing the photos of an organization has cost
+    Costs(costs::CostsArguments),
     /// Imports, checks, shows and deletes the start list of an album through the partner API
     #[command(subcommand)]
     StartList(start_list::StartListCommand),
@@ -116,6 +118,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Key(command) => key::run(&config, command),
         Command::Credits(command) => credits::run(&config, command),
         Command::Usage(arguments) => usage::run(&config, &arguments),
+        Command::Costs(arguments) => costs::run(&config, &arguments),
         Command::Upload(arguments) => upload::run(&arguments),
         Command::StartList(command) => start_list::run(&command),
         Command::ProbeDevice(arguments) => devices::probe(&arguments),

@@ -363,6 +363,7 @@ fn api_settings(config: &Config) -> ApiSettings {
             retention: api.retention.unwrap_or_default(),
             rest: Default::default(),
         },
+        cost_prices: config.settings.costs.cost_prices,
         face_threshold_without_bibs: api.face_threshold_without_bibs,
         max_body_bytes: MAX_BODY_BYTES,
         max_batch_bytes: MAX_BATCH_BYTES,

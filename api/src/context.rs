@@ -95,6 +95,15 @@ impl Draining {
     }
 }
 
+/// What processing costs, in a currency of the operator's choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CostPrices {
+    /// An hour of a CPU core.
+    pub cpu_hour: f64,
+    /// An hour of a device.
+    pub device_hour: f64,
+}
+
 /// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
@@ -104,6 +113,8 @@ pub struct ApiSettings {
     pub rate_limits: RateLimits,
     /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
+    /// What processing costs in money; `None` where nobody said.
+    pub cost_prices: Option<CostPrices>,
     /// The face threshold of a new album that reads no bibs, which then tell no strangers apart, 0 to 100.
     pub face_threshold_without_bibs: f64,
     /// Largest JSON body, bytes, except for batches.

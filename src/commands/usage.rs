@@ -48,7 +48,7 @@ enum UsageKey {
     Operation,
 }
 
-fn parse_day(text: &str) -> Result<Date, String> {
+pub(super) fn parse_day(text: &str) -> Result<Date, String> {
     Date::parse(text, format_description!("[year]-[month]-[day]"))
         .map_err(|_| "must be a day, such as 2026-10-01".to_owned())
 }
@@ -122,7 +122,7 @@ fn format_rows(arguments: &UsageArguments, rows: &[UsageRow]) -> Vec<String> {
     align(&table)
 }
 
-fn align(table: &[Vec<String>]) -> Vec<String> {
+pub(super) fn align(table: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..table[0].len()).map(width).collect();
     let line = |row: &Vec<String>| {

@@ -5,6 +5,7 @@
 //! belong to clouds and to OpenTelemetry.
 
 mod api;
+pub mod costs;
 pub mod credits;
 mod database;
 #[cfg(test)]

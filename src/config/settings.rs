@@ -12,6 +12,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::api::ApiArguments;
+use super::costs::CostArguments;
 use super::credits::CreditArguments;
 use super::database::DatabaseArguments;
 #[cfg(feature = "fakes")]
@@ -43,6 +44,8 @@ pub struct Settings {
     pub api: ApiArguments,
     #[command(flatten)]
     pub credits: CreditArguments,
+    #[command(flatten)]
+    pub costs: CostArguments,
     #[command(flatten)]
     pub secrets: SecretArguments,
     #[command(flatten)]

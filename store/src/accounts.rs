@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::model::credit::CreditSettings;
-use crate::sql::{Database, ServerLimits, SharedLedger, SqlCredits, SqlKeys};
+use crate::sql::{Database, ServerLimits, SharedLedger, SqlCosts, SqlCredits, SqlKeys};
 use crate::traits;
 
 /// Opens (and creates, at first start) the database alone, for its organizations and keys.
@@ -24,6 +24,8 @@ pub struct Accounts {
     pub keys: Arc<dyn traits::Keys>,
     /// What tenants have and use.
     pub credits: Arc<dyn traits::CreditLedger>,
+    /// What processing photos has cost.
+    pub costs: Arc<dyn traits::Costs>,
 }
 
 /// Opens (and creates, at first start) the database alone, for the accounts of organizations.
@@ -39,6 +41,7 @@ pub async fn open_accounts(
     let ledger = SharedLedger::new(credits);
     Ok(Accounts {
         keys: Arc::new(SqlKeys::new(database.clone())),
+        costs: Arc::new(SqlCosts::new(database.clone())),
         credits: Arc::new(SqlCredits::new(database, ledger)),
     })
 }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::model::album::Tenant;
+use crate::model::cost::{CostQuery, CostRow};
 use crate::model::credit::{
     Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
@@ -75,4 +76,11 @@ pub trait RateWindows: Send + Sync {
     /// Takes a part of a limit; returns how much all processes have taken with it. `None` when it would be more than the
     /// limit: nothing is taken.
     async fn take(&self, share: RateShare) -> Result<Option<u32>>;
+}
+
+/// What processing photos has cost. Written by [`crate::traits::Queue`] with the outcome of each attempt.
+#[async_trait]
+pub trait Costs: Send + Sync {
+    /// Sums up the costs of a tenant, by day, album and stage.
+    async fn costs(&self, tenant: &Tenant, query: CostQuery) -> Result<Vec<CostRow>>;
 }

@@ -24,10 +24,10 @@ use crate::search::texts::TextSearch;
 use crate::sql;
 use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
-    Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCredits,
-    SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys, SqlPhotos, SqlProbes,
-    SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts, SqlUploadTargets,
-    SqlWebhooks,
+    Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCosts,
+    SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys, SqlPhotos,
+    SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts,
+    SqlUploadTargets, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -66,6 +66,8 @@ pub struct Store {
     pub deliveries: Arc<dyn traits::DeliveryQueue>,
     /// What tenants have and use.
     pub credits: Arc<dyn traits::CreditLedger>,
+    /// What processing photos has cost.
+    pub costs: Arc<dyn traits::Costs>,
     /// What one process at a time does with credits.
     pub ledger_task: Arc<dyn traits::LedgerTask>,
     /// The rate limits that processes share; `None` where one process alone has requests.
@@ -203,6 +205,7 @@ impl Store {
             webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),
             deliveries: Arc::new(SqlDeliveryQueue::new(database.clone(), settings.master_secret.clone())),
             master_secret: settings.master_secret,
+            costs: Arc::new(SqlCosts::new(database.clone())),
             credits: Arc::clone(&credits) as _,
             ledger_task: credits,
             rate_windows: is_shared.then(|| Arc::new(rate_windows) as _),

@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::error::StoreError;
 use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::model::cost::CostMeter;
 use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyDigest, NewKey};
 use crate::model::object_key::ObjectKey;
@@ -19,7 +20,7 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
-pub use crate::credit_traits::{ConfirmedUploads, CreditLedger, Decline, LedgerTask, RateWindows};
+pub use crate::credit_traits::{ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows};
 pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
@@ -119,6 +120,8 @@ pub struct Lease {
     pub confirmed_at: OffsetDateTime,
     /// Where faces were erased: no vector is to be computed of a face there.
     pub erased_places: Vec<BoundingBox>,
+    /// What this attempt has cost so far. Its outcome writes it: shared by all copies of the lease.
+    pub spent: Arc<CostMeter>,
 }
 
 /// What to lease.

@@ -1,5 +1,6 @@
 //! Balances, usage, and the mock credits of test keys.
 
+use photofinish_store::model::cost::CostQuery;
 use photofinish_store::model::credit::{Balance, CreditSettings, UsageQuery};
 use photofinish_store::model::key::KeyMode;
 
@@ -8,6 +9,7 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::validate::issues::{Issue, PathSegment, code};
+use crate::wire::cost::{CostReport, GetCosts};
 use crate::wire::credit::{CreditReport, GetCredits, GetUsage, MAX_USAGE_ROWS, SetMockCredits, UsageReport};
 
 pub(crate) async fn get(ctx: Context, caller: AnyScope, _: GetCredits) -> Result<CreditReport, ApiError> {
@@ -35,11 +37,30 @@ pub(crate) async fn get_usage(
     let query = UsageQuery { limit: MAX_USAGE_ROWS + 1, ..input.query };
     let rows = ctx.store.credits.usage(&caller.tenant, query).await?;
     if rows.len() > MAX_USAGE_ROWS as usize {
-        let what = format!("has more than {MAX_USAGE_ROWS} rows: ask for fewer days or without `album`");
-        let issue = Issue { path: vec![PathSegment::Field("by")], code: code::TOO_BIG, message: what };
-        return Err(ApiError::invalid(&[issue]));
+        return Err(too_many_rows());
     }
     Ok(UsageReport::new(caller.tenant.mode, rows))
+}
+
+pub(crate) async fn get_costs(
+    ctx: Context,
+    caller: AlbumManager,
+    input: GetCosts,
+) -> Result<CostReport, ApiError> {
+    let query = CostQuery { limit: MAX_USAGE_ROWS + 1, ..input.query };
+    let rows = ctx.store.costs.costs(&caller.tenant, query).await?;
+    if rows.len() > MAX_USAGE_ROWS as usize {
+        return Err(too_many_rows());
+    }
+    let all = CostQuery { by_day: false, by_album: false, by_stage: false, ..query };
+    let all = ctx.store.costs.costs(&caller.tenant, all).await?;
+    Ok(CostReport::new(caller.tenant.mode, rows, all.first(), ctx.settings.cost_prices))
+}
+
+fn too_many_rows() -> ApiError {
+    let what = format!("has more than {MAX_USAGE_ROWS} rows: ask for fewer days or without `album`");
+    let issue = Issue { path: vec![PathSegment::Field("by")], code: code::TOO_BIG, message: what };
+    ApiError::invalid(&[issue])
 }
 
 fn report(mode: KeyMode, balance: &Balance, settings: &CreditSettings) -> CreditReport {

@@ -2,9 +2,8 @@
 
 use photofinish_store::model::rate::RateClass;
 
-use crate::handlers::{
-    albums, credits, events, photos, progress, search as searches, start_lists, uploads, webhooks,
-};
+use crate::handlers::{albums, events, photos, progress, search as searches, start_lists, uploads, webhooks};
+use crate::operation::credits::credit_operations;
 use crate::operation::erasures::erasure_operations;
 use crate::operation::{Operation, OperationInfo};
 
@@ -336,41 +335,11 @@ fn delivery_operations() -> Vec<Operation> {
     ]
 }
 
-fn credit_operations() -> Vec<Operation> {
-    vec![
-        Operation::new(
-            read(
-                "credits.get",
-                "Get the balance",
-                "Of the key's organization and mode. The body may be omitted. Confirming a photo holds its price; it is \
-                    spent when the photo is ready, and given back when it fails or is deleted. What a balance does not \
-                    cover is declined with 422 and `data.declineCode` `INSUFFICIENT_CREDITS`, unless `unlimited`. Test \
-                    keys have mock credits, which are refilled each day at 00:00 UTC.",
-            ),
-            credits::get,
-        ),
-        Operation::new(
-            manage(
-                "credits.mock.set",
-                "Set the mock credits of test keys",
-                "For trying what happens when credits run out. 403 with `data.code` `TEST_KEYS_ONLY` for a live key.",
-            ),
-            credits::set_mock,
-        ),
-        Operation::new(
-            read(
-                "usage.get",
-                "Get what was used",
-                "By day (UTC), album and operation, of the key's organization and mode. Searches that cost nothing are \
-                    counted some seconds later. Kept for 25 months. 400 with the issue `too_big` at `by` if there are \
-                    more than 10,000 rows.",
-            ),
-            credits::get_usage,
-        ),
-    ]
-}
-
-const fn read(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+pub(super) const fn read(
+    id: &'static str,
+    summary: &'static str,
+    description: &'static str,
+) -> OperationInfo {
     OperationInfo { id, summary, description, class: RateClass::Read }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod catalog;
+mod credits;
 mod erasures;
 
 use std::future::Future;

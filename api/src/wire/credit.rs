@@ -152,31 +152,18 @@ impl Input for GetUsage {
     const NAME: &'static str = "GetUsage";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let from = fields.required("from", "The first day (UTC).", day());
-        let to =
-            fields.required("to", "The last day (UTC), 366 days at most from the first to the last.", day());
+        let days = read_days(fields);
         let key = OneOf { choices: &UsageKey::ALL, to_name: UsageKey::as_str };
         let by = fields.optional(
             "by",
             "What each row is of; `day` and `operation` if missing.",
             ListOf { item: key, min: 1, max: UsageKey::ALL.len() },
         );
-        let parse = |text: Option<String>| text.and_then(|text| Date::parse(&text, DAY_FORMAT).ok());
-        let (from, to) = (parse(from), parse(to));
-        if let (Some(from), Some(to)) = (from, to) {
-            fields.check_together(|report| {
-                let days = (to - from).whole_days() + 1;
-                report.within(PathSegment::Field("to"), |report| match days {
-                    ..=0 => report.add(code::TOO_SMALL, "must not be before `from`"),
-                    1..=MAX_DAYS => {}
-                    _ => report.add(code::TOO_BIG, format!("must be within {MAX_DAYS} days from `from`")),
-                });
-            });
-        }
         let by = by.unwrap_or_else(|| vec![UsageKey::Day, UsageKey::Operation]);
+        let (from, to) = days?;
         let query = UsageQuery {
-            from: from?,
-            to: to?,
+            from,
+            to,
             by_day: by.contains(&UsageKey::Day),
             by_album: by.contains(&UsageKey::Album),
             by_operation: by.contains(&UsageKey::Operation),
@@ -188,6 +175,25 @@ impl Input for GetUsage {
     fn example() -> Value {
         json!({ "from": "2026-10-01", "to": "2026-10-31", "by": ["day", "operation"] })
     }
+}
+
+/// Reads the days of a report; reports what is wrong with them.
+pub(crate) fn read_days(fields: &mut Fields<'_>) -> Option<(Date, Date)> {
+    let from = fields.required("from", "The first day (UTC).", day());
+    let to = fields.required("to", "The last day (UTC), 366 days at most from the first to the last.", day());
+    let parse = |text: Option<String>| text.and_then(|text| Date::parse(&text, DAY_FORMAT).ok());
+    let (from, to) = (parse(from), parse(to));
+    if let (Some(from), Some(to)) = (from, to) {
+        fields.check_together(|report| {
+            let days = (to - from).whole_days() + 1;
+            report.within(PathSegment::Field("to"), |report| match days {
+                ..=0 => report.add(code::TOO_SMALL, "must not be before `from`"),
+                1..=MAX_DAYS => {}
+                _ => report.add(code::TOO_BIG, format!("must be within {MAX_DAYS} days from `from`")),
+            });
+        });
+    }
+    Some((from?, to?))
 }
 
 /// A day as `2026-10-04`.

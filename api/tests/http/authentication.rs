@@ -89,7 +89,7 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 42] = [
+const SCOPES: [(&str, Option<Scope>); 43] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),
@@ -132,6 +132,7 @@ const SCOPES: [(&str, Option<Scope>); 42] = [
     ("/credits/get", None),
     ("/credits/mock/set", Some(Scope::AlbumManage)),
     ("/usage/get", Some(Scope::AlbumManage)),
+    ("/usage/costs", Some(Scope::AlbumManage)),
 ];
 
 #[test]

@@ -4,7 +4,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
+use photofinish_store::model::cost::Spent;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
@@ -160,7 +162,8 @@ impl<S: SteppedStage> Worker<S> {
                 Ok(results) => results,
                 Err(outage) => {
                     drop(share);
-                    timer.finish_step(batch.items.len(), 0);
+                    let cpu = timer.finish_step(batch.items.len(), 0);
+                    self.charge(&batch, cpu);
                     return self.exit_after(outage, batch.tickets);
                 }
             };
@@ -169,13 +172,25 @@ impl<S: SteppedStage> Worker<S> {
             };
             let waiting = count(|step| matches!(step, Step::Wait(_)));
             let more = count(|step| matches!(step, Step::Part(_)));
-            timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
+            let cpu = timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
+            self.charge(&batch, cpu);
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended, share) {
                 Ok(true) => {}
                 Ok(false) => return Exit::DownstreamClosed,
                 Err(outage) => return Exit::Outage(outage),
             }
+        }
+    }
+
+    /// Shares CPU time between the photos of a batch.
+    fn charge(&self, batch: &Batch<S>, cpu: Duration) {
+        let weights: Vec<u64> =
+            batch.items.iter().zip(&batch.parts).map(|(item, parts)| S::weigh(item, parts)).collect();
+        let all = weights.iter().sum::<u64>().max(1);
+        for (ticket, weight) in batch.tickets.iter().zip(weights) {
+            let cpu = cpu.mul_f64(weight as f64 / all as f64);
+            ticket.charge(self.stats.name(), Spent { cpu, ..Spent::default() });
         }
     }
 

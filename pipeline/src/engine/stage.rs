@@ -66,6 +66,12 @@ pub trait SteppedStage {
         batch: &[Self::In],
         parts: &[Vec<Self::Part>],
     ) -> Result<StepResults<Self::Part, Self::Out>, Outage>;
+
+    /// Returns how much of the work of a batch is for this photo, in a unit of the stage: its share of the cost. `parts` is what
+    /// its earlier steps found.
+    fn weigh(_item: &Self::In, _parts: &[Self::Part]) -> u64 {
+        1
+    }
 }
 
 impl<S: Stage> SteppedStage for S {

@@ -15,6 +15,8 @@ use crate::engine::sync::lock;
 thread_local! {
     /// The time that the stage running on this thread has waited for a budget: it is blocked then, not busy.
     static WAITED_FOR_BUDGET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// Up to which CPU time of this thread photos were charged.
+    static CPU_TAKEN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Runs `wait`, whose time does not count as work of the stage that calls it, and which leaves its core to others. It must not
@@ -110,7 +112,9 @@ impl StageStats {
     /// Starts measuring a batch on the calling thread.
     pub(crate) fn start_batch(&self) -> BatchTimer<'_> {
         WAITED_FOR_BUDGET.set(Duration::ZERO);
-        BatchTimer { stats: self, started_at: Instant::now(), cpu_before: thread_cpu_time() }
+        let cpu_before = thread_cpu_time();
+        CPU_TAKEN.set(cpu_before);
+        BatchTimer { stats: self, started_at: Instant::now(), cpu_before }
     }
 
     pub(crate) fn record_panic(&self) {
@@ -162,12 +166,16 @@ impl BatchTimer<'_> {
         self.finish_step(photos, photos);
     }
 
-    /// Ends the measurement of a step of `photos`; the stage is done with `done` of them.
-    pub(crate) fn finish_step(self, photos: usize, done: usize) {
+    /// Ends the measurement of a step of `photos`; the stage is done with `done` of them. Returns the CPU time that was not
+    /// taken before by [`take_cpu_time`].
+    pub(crate) fn finish_step(self, photos: usize, done: usize) -> Duration {
         let stats = self.stats;
         let waited = WAITED_FOR_BUDGET.get();
         let busy = self.started_at.elapsed().saturating_sub(waited);
-        let cpu = thread_cpu_time().saturating_sub(self.cpu_before);
+        let now = thread_cpu_time();
+        let cpu = now.saturating_sub(self.cpu_before);
+        // What follows is nobody's, as it is in no meter.
+        let not_taken = take_cpu_time_until(now);
         stats.busy_nanos.fetch_add(to_nanos(busy), Ordering::Relaxed);
         stats.record_blocked_out(waited);
         metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => stats.name).increment(busy.as_secs_f64());
@@ -178,7 +186,17 @@ impl BatchTimer<'_> {
         if photos > 0 {
             metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
         }
+        not_taken
     }
+}
+
+/// Returns the CPU time of the calling thread since its batch began or this was last called.
+pub(crate) fn take_cpu_time() -> Duration {
+    take_cpu_time_until(thread_cpu_time())
+}
+
+fn take_cpu_time_until(now: Duration) -> Duration {
+    now.saturating_sub(CPU_TAKEN.replace(now))
 }
 
 /// Returns the CPU time of the calling thread.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::metric_names;
+use photofinish_store::model::cost::Spent;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::traits::{FinishOutcome, Lease};
 use tracing::Span;
@@ -84,6 +85,11 @@ impl Ticket {
     /// Returns the share that came along.
     pub(crate) fn take_share(&mut self) -> Option<CpuShare> {
         self.share.take()
+    }
+
+    /// Adds what a stage spent on the photo.
+    pub(crate) fn charge(&self, stage: &'static str, spent: Spent) {
+        self.lease.spent.add(stage, spent);
     }
 
     /// The owner of the photo.

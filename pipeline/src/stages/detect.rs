@@ -135,6 +135,12 @@ impl SteppedStage for Detect {
             .map(|((photo, parts), found)| found.map(|found| self.end_step(photo, parts, found)))
             .collect())
     }
+
+    /// Its pixels.
+    fn weigh(photo: &SizedPhoto, _parts: &[Look]) -> u64 {
+        let frame = photo.frame.frame();
+        u64::from(frame.width()) * u64::from(frame.height())
+    }
 }
 
 impl Detect {

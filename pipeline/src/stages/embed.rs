@@ -133,6 +133,16 @@ impl SteppedStage for Embed {
         }
         Ok(steps)
     }
+
+    /// Its faces; one at least, for the work around them.
+    fn weigh(photo: &DetectedPhoto, parts: &[Vec<EmbeddedFace>]) -> u64 {
+        1 + faces_left(photo, parts) as u64
+    }
+}
+
+/// How many faces of a photo a step embeds at most: what is left, up to the places of a call.
+fn faces_left(photo: &DetectedPhoto, parts: &[Vec<EmbeddedFace>]) -> usize {
+    crops_to_embed(photo).count().saturating_sub(parts.iter().map(Vec::len).sum())
 }
 
 /// The faces of a photo that are not rejected beforehand.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::model::cost::Spent;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Blobs, Lease};
@@ -67,6 +68,8 @@ impl Fetch {
         let max_bytes = self.limits.max_file_bytes;
         match self.store_client.call_cancellable(Component::Storage, self.blobs.read(key, max_bytes))? {
             Ok(bytes) => {
+                let bytes_read = bytes.len() as u64;
+                lease.spent.add("fetch", Spent { bytes_read, ..Spent::default() });
                 Ok(Ok(Step::Done(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })))
             }
             Err(error) => classify_error(error, max_bytes).map(Err),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::model::cost::Spent;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Blobs, FinishOutcome, PhotoResults, Queue};
@@ -15,6 +16,7 @@ use crate::engine::fault::{Component, Outage, Poison};
 use crate::engine::metrics as names;
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::stage_stats::take_cpu_time;
 use crate::engine::store_client::{CALL_TIMEOUT, StoreClient, with_timeout};
 use crate::stages::photo::ReadPhoto;
 
@@ -36,6 +38,7 @@ impl Stage for Index {
         // Objects first: the database must never refer to missing objects.
         self.store_client
             .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
+        charge_batch(batch);
         match self.finish_photos(batch.iter().map(to_photo_results).collect())? {
             Ok(results) => {
                 self.apply_results(batch, &results)?;
@@ -104,6 +107,15 @@ impl Index {
                 .map_err(|error| Outage::from_store_error(Component::Storage, error))?;
         }
         Ok(())
+    }
+}
+
+/// Charges photos what this stage has spent on them, before their costs are written. What it spends from here on is nobody's.
+fn charge_batch(batch: &[ReadPhoto]) {
+    let cpu = take_cpu_time() / u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
+    for photo in batch {
+        let bytes_written = (photo.previews.preview.len() + photo.previews.thumbnail.len()) as u64;
+        photo.metadata.lease.spent.add("index", Spent { cpu, bytes_written, ..Spent::default() });
     }
 }
 
@@ -264,6 +276,7 @@ mod tests {
             attempt: 1,
             confirmed_at: OffsetDateTime::now_utc(),
             erased_places: Vec::new(),
+            spent: Arc::default(),
         };
         let size = PhotoSize { width: 1, height: 1 };
         ReadPhoto {

@@ -122,6 +122,11 @@ impl SteppedStage for Read {
         }
         Ok(results)
     }
+
+    /// Its runners; one at least, for the work around them.
+    fn weigh(photo: &EmbeddedPhoto, _parts: &[BibTexts]) -> u64 {
+        1 + photo.detected.faces.len() as u64
+    }
 }
 
 impl Read {

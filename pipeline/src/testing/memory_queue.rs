@@ -225,6 +225,7 @@ impl Queue for MemoryQueue {
                 attempt: entry.attempts,
                 confirmed_at: OffsetDateTime::now_utc(),
                 erased_places: Vec::new(),
+                spent: Arc::default(),
             });
         }
         if request.kind == LeaseKind::CrashSuspect && !leases.is_empty() {

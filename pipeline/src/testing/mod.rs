@@ -21,6 +21,7 @@ pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
         attempt: 1,
         confirmed_at: OffsetDateTime::now_utc(),
         erased_places: Vec::new(),
+        spent: Arc::default(),
     }
 }
 

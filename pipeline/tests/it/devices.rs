@@ -325,7 +325,8 @@ fn a_device_that_is_gone_for_good_ends_the_pipeline_and_another_process_finishes
     let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
     let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));
     let reason = wait_for("the end of the pipeline", || pipeline.device_failure().map(str::to_owned));
-    assert!(reason.contains("fell off the bus"), "{reason}");
+    // Which of the stages notices it last is a matter of luck: the others find the device closed.
+    assert!(reason.contains("fell off the bus") || reason.contains("it is not open"), "{reason}");
     assert!(count(&log.opened) > 1, "it was tried again");
     let status = pipeline.status();
     assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");

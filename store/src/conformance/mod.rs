@@ -5,6 +5,7 @@
 pub(crate) mod albums;
 pub(crate) mod bib_formats;
 mod blobs;
+pub(crate) mod costs;
 pub(crate) mod credits;
 pub(crate) mod erasures;
 pub(crate) mod events;
@@ -41,6 +42,7 @@ use crate::traits::Result;
 pub use self::albums::albums_suite;
 pub use self::bib_formats::bib_formats_suite;
 pub use self::blobs::blobs_suite;
+pub use self::costs::costs_suite;
 pub use self::credits::{credits_suite, rates_suite};
 pub use self::erasures::erasures_suite;
 pub use self::events::events_suite;
@@ -79,6 +81,7 @@ pub async fn run_all_suites(store: &Store) {
     start_lists_suite(store).await;
     bib_formats_suite(store).await;
     erasures_suite(store).await;
+    costs_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

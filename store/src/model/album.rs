@@ -221,13 +221,14 @@ mod tests {
             "preview_max_dimension": 2048,
             "thumbnail_max_dimension": 512,
             "bib_pattern": DEFAULT_BIB_PATTERN,
-            "retention": { "faces": 30 },
+            "of_tomorrow": { "faces": 30 },
         });
         let config: AlbumConfig = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(config.start_list, StartListConfig::default(), "an older version wrote none");
         assert_eq!(config.bib_format, BibFormatConfig::Auto, "an older version wrote none");
         stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.1 });
         stored["bib_format"] = json!("auto");
+        stored["retention"] = json!({ "photos_days": null, "faces_days": null });
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod album;
 pub mod bib_format;
+pub mod cost;
 pub mod credit;
 pub(crate) mod encoding;
 pub mod erasure;

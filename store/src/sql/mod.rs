@@ -5,7 +5,7 @@
 //! Postgres a network round trip.
 //!
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then the ledger by tenant
-//! (`usage_rollup`, `credit_shard`), then albums by id, and nothing after an album within the same transaction but its row of
+//! (`usage_rollup`, `credit_shard`, `cost_rollup`), then albums by id, and nothing after an album within the same transaction but its row of
 //! `album_change_feed`, which a trigger locks, and what its start list is made of. SQLite has one lock for the whole file;
 //! Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no
 //! statement waits for one.
@@ -13,6 +13,7 @@
 mod albums;
 mod changes;
 mod connection;
+mod costs;
 mod credits;
 mod database;
 mod dialect;
@@ -40,6 +41,7 @@ mod webhooks;
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;
+pub(crate) use self::costs::SqlCosts;
 pub(crate) use self::credits::rates::SqlRateWindows;
 pub(crate) use self::credits::{SharedLedger, SqlCredits};
 pub(crate) use self::database::Database;

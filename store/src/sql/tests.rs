@@ -16,7 +16,7 @@ use super::{
 };
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
-use crate::model::ids::OrganizationId;
+use crate::model::ids::{AlbumId, OrganizationId};
 use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
 use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
@@ -44,6 +44,20 @@ fn urls_name_files() {
     }
 }
 
+/// Inserts what no call of the store leaves behind at once.
+async fn insert_rows_of_album(database: &SqliteFile, album: AlbumId) {
+    for insert in [
+        "insert into event_cursor (album, published) values ($1, 0)",
+        "insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)",
+        "insert into erased_bib (album, digest, erasure) values ($1, x'01', x'02')",
+        "insert into erased_bib_secret (album, secret) values ($1, x'03')",
+        "insert into erased_place (album, photo, box_top, box_left, box_width, box_height, erasure) \
+         select album, id, 0, 0, 1, 1, x'02' from photo where album = $1 limit 1",
+    ] {
+        sqlx::query(insert).bind(album).execute(&database.writer).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_deleted_album_leaves_no_row_in_any_table() {
     let (_folder, store, database) = open_store().await;
@@ -62,21 +76,12 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         max_entries: 10,
     };
     store.start_lists.import(fixture.album, import).await.unwrap();
-    for insert in [
-        "insert into event_cursor (album, published) values ($1, 0)",
-        "insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)",
-        "insert into erased_bib (album, digest, erasure) values ($1, x'01', x'02')",
-        "insert into erased_bib_secret (album, secret) values ($1, x'03')",
-        "insert into erased_place (album, photo, box_top, box_left, box_width, box_height, erasure) \
-         select album, id, 0, 0, 1, 1, x'02' from photo where album = $1 limit 1",
-    ] {
-        sqlx::query(insert).bind(fixture.album).execute(&database.writer).await.unwrap();
-    }
+    insert_rows_of_album(&database, fixture.album).await;
     // Events, usage and receipts outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
          where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook', \
-         'usage_rollup', 'erasure')",
+         'usage_rollup', 'cost_rollup', 'erasure')",
     )
     .fetch_all(&database.reader)
     .await

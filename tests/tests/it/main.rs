@@ -5,6 +5,7 @@ mod command_keys;
 mod command_line;
 mod command_start_list;
 mod command_upload;
+mod costs;
 mod crashes;
 mod credits;
 mod deletion;

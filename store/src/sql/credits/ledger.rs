@@ -106,7 +106,7 @@ impl Ledger {
         self.settings.prices.photo.thousandths()
     }
 
-    fn part_of(&self, writer: Writer) -> i64 {
+    pub(in crate::sql) fn part_of(&self, writer: Writer) -> i64 {
         match writer {
             Writer::Api => self.part,
             Writer::Worker => (self.part + PARTS / 2) % PARTS,

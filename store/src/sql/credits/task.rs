@@ -139,6 +139,15 @@ pub(crate) async fn remove_expired(transaction: &mut Transaction, now: i64) -> R
     )
     .bind(first_day(now))
     .bind(BATCH)
+    .execute(&mut *transaction)
+    .await?;
+    query(
+        OPERATION,
+        "delete from cost_rollup where (organization, mode, day, album, stage, part) in \
+         (select organization, mode, day, album, stage, part from cost_rollup where day < $1 limit $2)",
+    )
+    .bind(first_day(now))
+    .bind(BATCH)
     .execute(transaction)
     .await
     .map(drop)

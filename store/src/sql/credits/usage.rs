@@ -98,11 +98,11 @@ pub(crate) async fn load_usage(
         .collect()
 }
 
-fn days_since_epoch(day: Date) -> i64 {
+pub(in crate::sql) fn days_since_epoch(day: Date) -> i64 {
     (day - EPOCH).whole_days()
 }
 
-fn date_of(days: i64) -> Result<Date> {
+pub(in crate::sql) fn date_of(days: i64) -> Result<Date> {
     let date = EPOCH.checked_add(Duration::days(days.clamp(-1_000_000, 10_000_000)));
     date.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "day of usage"))
 }

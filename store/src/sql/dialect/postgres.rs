@@ -11,6 +11,7 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
 use crate::search::faces::Change;
 use crate::sql::connection::timed::TimedConnection;
+use crate::sql::costs::SpentNumbers;
 use crate::sql::credits::ledger::{Holds, balances_of_postgres};
 use crate::sql::error::store_error;
 use crate::sql::row_types::index_state_to_str;
@@ -166,6 +167,9 @@ impl QueueWrites for TimedConnection {
         let number = |number: fn(&PhotoResults) -> u32| -> Vec<i64> {
             photos.iter().map(|results| i64::from(number(results))).collect()
         };
+        let spent = |column: fn(&SpentNumbers) -> i64| -> Vec<i64> {
+            photos.iter().map(|results| column(&SpentNumbers::of(&results.lease.spent.total()))).collect()
+        };
         let times: Vec<Option<i64>> = photos.iter().map(|results| results.taken_at.map(to_micros)).collect();
         let cameras: Vec<Option<String>> =
             photos.iter().map(|results| results.camera.clone().map(strip_nul)).collect();
@@ -173,9 +177,11 @@ impl QueueWrites for TimedConnection {
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
              updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
-             charged_at = coalesce(charged_at, $8) \
-             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[]) \
-             as seen (album, id, width, height, taken_at, camera, skipped_runners) \
+             charged_at = coalesce(charged_at, $8), cpu_us = cpu_us + seen.cpu, device_us = device_us + seen.device, \
+             bytes_read = photo.bytes_read + seen.bytes_in, bytes_written = photo.bytes_written + seen.bytes_out \
+             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], \
+             $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) \
+             as seen (album, id, width, height, taken_at, camera, skipped_runners, cpu, device, bytes_in, bytes_out) \
              where photo.album = seen.album and photo.id = seen.id",
         )
         .bind(albums)
@@ -186,6 +192,10 @@ impl QueueWrites for TimedConnection {
         .bind(cameras)
         .bind(number(|results| results.skipped_runners))
         .bind(now)
+        .bind(spent(|spent| spent.cpu_us))
+        .bind(spent(|spent| spent.device_us))
+        .bind(spent(|spent| spent.bytes_read))
+        .bind(spent(|spent| spent.bytes_written))
         .execute(self)
         .await
         .map_err(store_error("finish photos"))

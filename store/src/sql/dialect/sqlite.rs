@@ -15,6 +15,7 @@ use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
 use crate::search::faces::Change;
+use crate::sql::costs::SpentNumbers;
 use crate::sql::credits::ledger::{Holds, balances_of_sqlite};
 use crate::sql::error::store_error;
 use crate::sql::row_types::{index_state_to_str, to_json};
@@ -114,11 +115,13 @@ pub(in crate::sql) const RELEASE_LEASES: &str = concat!(
 pub(in crate::sql) const MARK_READY: &str = concat!(
     "update photo set state = 'ready', width = named.width, height = named.height, taken_at = named.taken_at, \
      camera = named.camera, skipped_runners = named.skipped_runners, settled_at = $2, updated_at = $2, \
-     attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
-     charged_at = coalesce(charged_at, $2) from ",
+     attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, cpu_us = cpu_us + named.cpu, \
+     device_us = device_us + named.device, bytes_read = photo.bytes_read + named.bytes_in, \
+     bytes_written = photo.bytes_written + named.bytes_out, charged_at = coalesce(charged_at, $2) from ",
     named_photos!(
         ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
-         value ->> 6 as skipped_runners"
+         value ->> 6 as skipped_runners, value ->> 7 as cpu, value ->> 8 as device, value ->> 9 as bytes_in, \
+         value ->> 10 as bytes_out"
     ),
     is_named!(),
 );
@@ -240,7 +243,23 @@ impl QueueWrites for SqliteConnection {
             let (album, id) = key_of(photo_ref(results));
             let taken_at = results.taken_at.map(to_micros);
             let camera = results.camera.clone().map(strip_nul);
-            (album, id, results.size.width, results.size.height, taken_at, camera, results.skipped_runners)
+            let size = results.size;
+            let SpentNumbers { cpu_us, device_us, bytes_read, bytes_written } =
+                SpentNumbers::of(&results.lease.spent.total());
+            let (width, height, skipped) = (size.width, size.height, results.skipped_runners);
+            (
+                album,
+                id,
+                width,
+                height,
+                taken_at,
+                camera,
+                skipped,
+                cpu_us,
+                device_us,
+                bytes_read,
+                bytes_written,
+            )
         });
         sqlx::query(MARK_READY)
             .bind(json_rows(rows)?)

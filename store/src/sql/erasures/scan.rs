@@ -56,7 +56,8 @@ const ALBUM_TABLES: [AlbumTable; 17] = album_tables![
 ];
 
 /// Tables that name an album after it has gone, by its id alone.
-const TABLES_OF_IDS: [&str; 5] = ["event", "event_outbox", "webhook", "usage_rollup", "erasure"];
+const TABLES_OF_IDS: [&str; 6] =
+    ["event", "event_outbox", "webhook", "usage_rollup", "cost_rollup", "erasure"];
 
 /// The column of `album` itself.
 const COUNT_ALBUM: &str = "select count(*) from album where id = $1";

@@ -8,6 +8,7 @@ use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sealing::MasterSecret;
 use crate::sql::changes::{RecordedChange, record_changes};
+use crate::sql::costs::{CostEntries, add_to_photo};
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
@@ -50,6 +51,7 @@ pub(crate) async fn finish_photos(
     transaction.queue_writes().delete_detections(&keys).await?;
     transaction.queue_writes().insert_detections(&done).await?;
     charge(transaction, &keys, &locked, ledger, now).await?;
+    write_costs(transaction, done.iter().map(|results| &results.lease), ledger, now).await?;
     let mut outdated = Vec::new();
     let mut changed: BTreeMap<AlbumId, Vec<PhotoId>> = BTreeMap::new();
     for PhotoRef { album, photo } in keys {
@@ -101,6 +103,23 @@ const MARK_JUDGED: Statement = Statement::PerDialect {
     postgres: "update photo set list_version = $2 where album = $1 and id = any($3)",
 };
 
+/// Writes what attempts cost that end now.
+async fn write_costs(
+    transaction: &mut Transaction,
+    leases: impl Iterator<Item = &Lease> + Clone + Send,
+    ledger: &Ledger,
+    now: i64,
+) -> Result<()> {
+    let tenants = ledger.tenants_of(transaction, leases.clone().map(|lease| lease.album)).await?;
+    let mut entries = CostEntries::default();
+    for lease in leases {
+        if let Some(tenant) = tenants.get(&lease.album) {
+            entries.add(tenant, lease);
+        }
+    }
+    entries.write(transaction, ledger, now).await
+}
+
 /// Spends what is held for photos that become ready for the first time.
 async fn charge(
     transaction: &mut Transaction,
@@ -150,6 +169,9 @@ pub(crate) async fn fail_leased_photo(
     let outcome = check_lease(&mut locked, lease);
     if outcome == FinishOutcome::Done {
         let held = locked.get(&photo).map_or(0, |row| row.held);
+        add_to_photo(transaction, OPERATION, lease).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        write_costs(transaction, std::iter::once(lease), ledger, now).await?;
         fail_locked_photos(transaction, &[FailedPhoto { photo, held, failure }], ledger).await?;
     }
     Ok(outcome)

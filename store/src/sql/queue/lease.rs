@@ -231,7 +231,17 @@ async fn assign_leases(
         let confirmed_at = from_micros(queued.get(&id).copied().unwrap_or(window.now))?;
         let erased_places =
             if has_erasures { load_erased_places(transaction, album, photo).await? } else { Vec::new() };
-        leases.push(Lease { id, photo, album, organization, config, attempt, confirmed_at, erased_places });
+        leases.push(Lease {
+            id,
+            photo,
+            album,
+            organization,
+            config,
+            attempt,
+            confirmed_at,
+            erased_places,
+            spent: Arc::default(),
+        });
     }
     Ok(leases)
 }

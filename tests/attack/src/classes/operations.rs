@@ -89,7 +89,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 42] = [
+pub(super) const OPERATIONS: [Operation; 43] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -196,6 +196,12 @@ pub(super) const OPERATIONS: [Operation; 42] = [
         success: &[200, 403],
         ..operation("/credits/mock/set", Some(MANAGE), Names::Nothing, |_| json!({ "balance": 10_000 }))
     },
+    operation(
+        "/usage/costs",
+        Some(MANAGE),
+        Names::Nothing,
+        |_| json!({ "from": "2026-01-01", "to": "2026-12-31" }),
+    ),
     operation(
         "/usage/get",
         Some(MANAGE),

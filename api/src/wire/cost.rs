@@ -1,0 +1,192 @@
+//! Requests and responses of `usage/costs`.
+
+use photofinish_store::model::cost::{self as stored, CostQuery, Spent};
+use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::key::KeyMode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{Output, sample};
+use crate::context::CostPrices;
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{ListOf, OneOf, uuid};
+use crate::wire::credit::read_days;
+
+/// What rows of costs are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CostKey {
+    Stage,
+    Day,
+    Album,
+}
+
+impl CostKey {
+    const ALL: [Self; 3] = [Self::Stage, Self::Day, Self::Album];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Stage => "stage",
+            Self::Day => "day",
+            Self::Album => "album",
+        }
+    }
+}
+
+/// Body of `usage/costs`.
+pub(crate) struct GetCosts {
+    /// Without its limit.
+    pub(crate) query: CostQuery,
+}
+
+impl Input for GetCosts {
+    const NAME: &'static str = "GetCosts";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let days = read_days(fields);
+        let album = fields.optional("albumId", "Only this album; also one that was deleted.", uuid());
+        let key = OneOf { choices: &CostKey::ALL, to_name: CostKey::as_str };
+        let list = ListOf { item: key, min: 1, max: CostKey::ALL.len() };
+        let by = fields.optional("by", "What each row is of; `stage` if missing.", list);
+        let by = by.unwrap_or_else(|| vec![CostKey::Stage]);
+        let (from, to) = days?;
+        let query = CostQuery {
+            from,
+            to,
+            album: album.map(AlbumId),
+            by_day: by.contains(&CostKey::Day),
+            by_album: by.contains(&CostKey::Album),
+            by_stage: by.contains(&CostKey::Stage),
+            limit: 0,
+        };
+        Some(Self { query })
+    }
+
+    fn example() -> Value {
+        json!({ "from": "2026-10-01", "to": "2026-10-31", "albumId": sample::ALBUM, "by": ["stage"] })
+    }
+}
+
+/// What was spent.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Costs {
+    /// CPU time.
+    #[schema(minimum = 0)]
+    cpu_seconds: f64,
+    /// Time in which a device worked on it; 0 where the CPU does everything.
+    #[schema(minimum = 0)]
+    device_seconds: f64,
+    #[schema(minimum = 0)]
+    bytes_read: f64,
+    #[schema(minimum = 0)]
+    bytes_written: f64,
+    /// By the prices of the operator; null if there are none.
+    #[schema(required)]
+    money: Option<f64>,
+}
+
+/// Seconds of an hour.
+const HOUR: f64 = 3600.0;
+
+impl Costs {
+    fn new(spent: &Spent, photos: f64, prices: Option<CostPrices>) -> Self {
+        let per = |value: f64| value / photos;
+        let (cpu, device) = (per(spent.cpu.as_secs_f64()), per(spent.device.as_secs_f64()));
+        let micros = |value: f64| (value * 1e6).round() / 1e6;
+        Self {
+            cpu_seconds: micros(cpu),
+            device_seconds: micros(device),
+            bytes_read: per(spent.bytes_read as f64).round(),
+            bytes_written: per(spent.bytes_written as f64).round(),
+            money: prices.map(|prices| cpu / HOUR * prices.cpu_hour + device / HOUR * prices.device_hour),
+        }
+    }
+}
+
+/// What something cost.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CostRow {
+    /// With `by` `day`.
+    #[schema(nullable = false, value_type = String, format = "date")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<String>,
+    /// With `by` `album`; also albums that were deleted.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    album_id: Option<Uuid>,
+    /// With `by` `stage`: `fetch`, `decode`, `resize`, `detect`, `embed`, `read`, `index`; may grow.
+    #[schema(nullable = false, example = "read")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<String>,
+    /// With `by` `stage` those that the stage worked on, else those that became ready or failed; again whenever they are
+    /// processed again.
+    #[schema(value_type = f64, minimum = 0)]
+    photos: u64,
+    #[serde(flatten)]
+    costs: Costs,
+}
+
+/// What processing photos has cost.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CostReport {
+    /// `live` or `test`: the mode of the key.
+    #[schema(example = "live")]
+    mode: &'static str,
+    rows: Vec<CostRow>,
+    /// Photos that became ready or failed.
+    #[schema(value_type = f64, minimum = 0)]
+    photos: u64,
+    /// All costs divided by these photos; null if there are none.
+    #[schema(required)]
+    per_photo: Option<Costs>,
+}
+
+impl CostReport {
+    pub(crate) fn new(
+        mode: KeyMode,
+        rows: Vec<stored::CostRow>,
+        all: Option<&stored::CostRow>,
+        prices: Option<CostPrices>,
+    ) -> Self {
+        let to_row = |row: stored::CostRow| CostRow {
+            day: row.day.map(|day| day.to_string()),
+            album_id: row.album.map(|album| album.0),
+            stage: row.stage,
+            photos: row.photos,
+            costs: Costs::new(&row.spent, 1.0, prices),
+        };
+        let photos = all.map_or(0, |all| all.photos);
+        let all = all.filter(|all| all.photos > 0);
+        Self {
+            mode: mode.as_str(),
+            rows: rows.into_iter().map(to_row).collect(),
+            photos,
+            per_photo: all.map(|all| Costs::new(&all.spent, all.photos as f64, prices)),
+        }
+    }
+}
+
+impl Output for CostReport {
+    fn example() -> Self {
+        let costs = Costs {
+            cpu_seconds: 246.5,
+            device_seconds: 0.0,
+            bytes_read: 0.0,
+            bytes_written: 0.0,
+            money: Some(0.0027),
+        };
+        let row = CostRow { day: None, album_id: None, stage: Some("read".to_owned()), photos: 1480, costs };
+        let per_photo = Costs {
+            cpu_seconds: 0.31,
+            device_seconds: 0.0,
+            bytes_read: 8_123_456.0,
+            bytes_written: 512_345.0,
+            money: Some(0.000_003_4),
+        };
+        Self { mode: KeyMode::Live.as_str(), rows: vec![row], photos: 1480, per_photo: Some(per_photo) }
+    }
+}

@@ -1,0 +1,197 @@
+//! The ledger of what processing costs: written by the transactions that end attempts, and its sums.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::model::album::Tenant;
+use crate::model::cost::{CostQuery, CostRow, Spent};
+use crate::model::ids::{AlbumId, OrganizationId};
+use crate::sql::credits::ledger::{Ledger, Writer, day_of};
+use crate::sql::credits::usage::{date_of, days_since_epoch};
+use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::to_json;
+use crate::sql::statement::{Statement, query};
+use crate::traits::{Costs, Lease, Result};
+
+/// The stage of the rows that count photos.
+const NO_STAGE: &str = "";
+
+pub(crate) const WRITE_COSTS: Statement = Statement::PerDialect {
+    sqlite: "insert into cost_rollup (organization, mode, album, stage, photos, cpu_us, device_us, bytes_read, \
+             bytes_written, day, part) select unhex(value ->> 0), value ->> 1, unhex(value ->> 2), value ->> 3, value ->> 4, \
+             value ->> 5, value ->> 6, value ->> 7, value ->> 8, $2, $3 from json_each($1) where true \
+             on conflict (organization, mode, day, album, stage, part) do update set photos = photos + excluded.photos, \
+             cpu_us = cpu_us + excluded.cpu_us, device_us = device_us + excluded.device_us, \
+             bytes_read = bytes_read + excluded.bytes_read, bytes_written = bytes_written + excluded.bytes_written",
+    postgres: "insert into cost_rollup as rollup (organization, mode, album, stage, photos, cpu_us, device_us, bytes_read, \
+               bytes_written, day, part) select (value ->> 0)::uuid, value ->> 1, (value ->> 2)::uuid, value ->> 3, \
+               (value ->> 4)::bigint, (value ->> 5)::bigint, (value ->> 6)::bigint, (value ->> 7)::bigint, \
+               (value ->> 8)::bigint, $2, $3 from json_array_elements($1::json) as counted (value) \
+               on conflict (organization, mode, day, album, stage, part) do update set \
+               photos = rollup.photos + excluded.photos, cpu_us = rollup.cpu_us + excluded.cpu_us, \
+               device_us = rollup.device_us + excluded.device_us, bytes_read = rollup.bytes_read + excluded.bytes_read, \
+               bytes_written = rollup.bytes_written + excluded.bytes_written",
+};
+
+/// Reads the days of one tenant by the primary key. Stages tell what was spent; the rows without a stage count photos.
+pub(crate) const COSTS: &str = "select case when $6 = 1 then day end as day_of, \
+     case when $7 = 1 then album end as album_of, case when $8 = 1 then stage end as stage_of, \
+     cast(sum(case when $8 = 1 or stage = '' then photos else 0 end) as bigint) as photos, \
+     cast(sum(cpu_us) as bigint) as cpu_us, cast(sum(device_us) as bigint) as device_us, \
+     cast(sum(bytes_read) as bigint) as bytes_read, cast(sum(bytes_written) as bigint) as bytes_written from cost_rollup \
+     where organization = $1 and mode = $2 and day >= $3 and day <= $4 and album = coalesce($5, album) \
+     and ($8 = 0 or stage <> '') group by 1, 2, 3 order by 1, 2, 3 limit $9";
+
+#[derive(FromRow)]
+struct SummedRow {
+    day_of: Option<i64>,
+    album_of: Option<Uuid>,
+    stage_of: Option<String>,
+    photos: i64,
+    cpu_us: i64,
+    device_us: i64,
+    bytes_read: i64,
+    bytes_written: i64,
+}
+
+/// Costs of attempts that end in one transaction, in the order in which the rows are locked.
+#[derive(Default)]
+pub(crate) struct CostEntries(BTreeMap<(OrganizationId, &'static str, AlbumId, &'static str), (i64, Spent)>);
+
+impl CostEntries {
+    /// Adds what an attempt cost.
+    pub(crate) fn add(&mut self, tenant: &Tenant, lease: &Lease) {
+        let mut add = |stage, spent| {
+            let key = (tenant.organization, tenant.mode.as_str(), lease.album, stage);
+            let (photos, sum) = self.0.entry(key).or_default();
+            *photos += 1;
+            *sum += spent;
+        };
+        add(NO_STAGE, Spent::default());
+        for (stage, spent) in lease.spent.by_stage() {
+            add(stage, spent);
+        }
+    }
+
+    /// Writes them by one statement, after the ledger of credits and before albums are locked.
+    pub(crate) async fn write(&self, transaction: &mut Transaction, ledger: &Ledger, now: i64) -> Result<()> {
+        const OPERATION: &str = "write costs";
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let rows = self.0.iter().map(|((organization, mode, album, stage), (photos, spent))| {
+            let hex = |id: Uuid| id.simple().to_string();
+            let SpentNumbers { cpu_us, device_us, bytes_read, bytes_written } = SpentNumbers::of(spent);
+            (
+                hex(organization.0),
+                mode,
+                hex(album.0),
+                stage,
+                photos,
+                cpu_us,
+                device_us,
+                bytes_read,
+                bytes_written,
+            )
+        });
+        query(OPERATION, WRITE_COSTS)
+            .bind(to_json(&rows.collect::<Vec<_>>())?)
+            .bind(day_of(now))
+            .bind(ledger.part_of(Writer::Worker))
+            .execute(transaction)
+            .await
+            .map(drop)
+    }
+}
+
+/// What was spent, as columns.
+pub(crate) struct SpentNumbers {
+    pub(crate) cpu_us: i64,
+    pub(crate) device_us: i64,
+    pub(crate) bytes_read: i64,
+    pub(crate) bytes_written: i64,
+}
+
+impl SpentNumbers {
+    pub(crate) fn of(spent: &Spent) -> Self {
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Self {
+            cpu_us: micros(spent.cpu),
+            device_us: micros(spent.device),
+            bytes_read: bytes(spent.bytes_read),
+            bytes_written: bytes(spent.bytes_written),
+        }
+    }
+}
+
+/// Adds what an attempt cost to the row of its photo, which the transaction has locked.
+pub(crate) async fn add_to_photo(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    lease: &Lease,
+) -> Result<()> {
+    let add = "update photo set cpu_us = cpu_us + $3, device_us = device_us + $4, bytes_read = bytes_read + $5, \
+               bytes_written = bytes_written + $6 where album = $1 and id = $2";
+    let SpentNumbers { cpu_us, device_us, bytes_read, bytes_written } =
+        SpentNumbers::of(&lease.spent.total());
+    query(operation, add)
+        .bind(lease.album)
+        .bind(lease.photo)
+        .bind(cpu_us)
+        .bind(device_us)
+        .bind(bytes_read)
+        .bind(bytes_written)
+        .execute(transaction)
+        .await
+        .map(drop)
+}
+
+/// The sums of the ledger.
+pub(crate) struct SqlCosts {
+    database: Database,
+}
+
+impl SqlCosts {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl Costs for SqlCosts {
+    async fn costs(&self, tenant: &Tenant, filter: CostQuery) -> Result<Vec<CostRow>> {
+        const OPERATION: &str = "sum up costs";
+        let rows: Vec<SummedRow> = query(OPERATION, COSTS)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(days_since_epoch(filter.from))
+            .bind(days_since_epoch(filter.to))
+            .bind(filter.album)
+            .bind(i64::from(filter.by_day))
+            .bind(i64::from(filter.by_album))
+            .bind(i64::from(filter.by_stage))
+            .bind(i64::from(filter.limit))
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let to_row = |row: SummedRow| {
+            Ok(CostRow {
+                day: row.day_of.map(date_of).transpose()?,
+                album: row.album_of.map(AlbumId),
+                stage: row.stage_of,
+                photos: row.photos.unsigned_abs(),
+                spent: Spent {
+                    cpu: Duration::from_micros(row.cpu_us.unsigned_abs()),
+                    device: Duration::from_micros(row.device_us.unsigned_abs()),
+                    bytes_read: row.bytes_read.unsigned_abs(),
+                    bytes_written: row.bytes_written.unsigned_abs(),
+                },
+            })
+        };
+        rows.into_iter().map(to_row).collect()
+    }
+}
