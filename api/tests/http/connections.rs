@@ -193,14 +193,19 @@ fn an_idle_connection_gives_its_seat_to_a_new_one() {
         raw.read_response().ok();
     }
     // A client may have read a response a moment before its connection counts as idle.
+    let mut newcomers = 0;
     wait_until("a new connection is served", || {
+        newcomers += 1;
         let mut newcomer = RawConnection::connect(&service);
         get(&mut newcomer, "/healthz");
         newcomer.read_response().status == 200
     });
     assert!(idle[0].is_closed());
-    get(&mut idle[1], "/healthz");
-    idle[1].read_response().ok();
+    // One that was refused may have had a seat emptied too, too late for itself.
+    if newcomers == 1 {
+        get(&mut idle[1], "/healthz");
+        idle[1].read_response().ok();
+    }
 }
 
 #[test]
