@@ -25,7 +25,6 @@ use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
-use crate::sql::erasures::ErasurePlan;
 use crate::sql::erasures::removal::Removal;
 use crate::sql::erasures::retention;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
@@ -163,7 +162,7 @@ impl Eraser {
             album_id: album,
             subject: ReceiptSubject { kind },
             removed,
-            kept: self.list_kept(kind, &stored.plan),
+            kept: self.list_kept(stored),
             scan,
             backups: BackupNotice { until },
             jws: String::new(),
@@ -172,7 +171,8 @@ impl Eraser {
     }
 
     /// What stays, in words for the person who asked.
-    fn list_kept(&self, kind: ErasureKind, plan: &ErasurePlan) -> Vec<Kept> {
+    fn list_kept(&self, stored: &StoredErasure) -> Vec<Kept> {
+        let plan = &stored.plan;
         let mut kept = Vec::new();
         let mut keep = |what: String, why: &str| kept.push(Kept { what, why: why.to_owned() });
         if plan.kept_photos > 0 {
@@ -181,7 +181,7 @@ impl Eraser {
         if plan.shared_photos > 0 {
             keep(format!("{} photos", plan.shared_photos), "other people can be found in them");
         }
-        match kind {
+        match stored.erasure.kind {
             ErasureKind::Face => keep(
                 "photos that are uploaded from now on".to_owned(),
                 "to recognise a person in them the service would have to keep the vector",
@@ -191,6 +191,12 @@ impl Eraser {
                 "they name no person",
             ),
             ErasureKind::Photo | ErasureKind::Bib => {}
+        }
+        if matches!(self.storage, Storage::Cloud(_)) && stored.erasure.removed.objects > 0 {
+            keep(
+                "older versions of the objects, if the bucket keeps them".to_owned(),
+                "a rule of the bucket removes them",
+            );
         }
         if self.database.kind() == DatabaseKind::Postgres {
             keep(
