@@ -5,10 +5,13 @@ use std::time::Duration;
 use photofinish_store::model::ids::{ErasureId, ProcessId};
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::{Store, StoreError, StoreErrorKind};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How often it looks for something to finish. A request finishes its own erasure meanwhile, most of the time.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// So many times as long as finishing took it pauses at least: cleaning the files of a large database takes a server minutes, and
+/// one cleaning is enough for all erasures that were asked for meanwhile.
+const PAUSE_FACTOR: u32 = 10;
 /// How long a process has the task after it last took it, which it does before each erasure: as long as nothing is finished after
 /// it was killed. An erasure that takes longer may be finished by two processes, which does no harm.
 const LEASE_TTL: Duration = Duration::from_secs(15);
@@ -18,9 +21,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Finishes what is to be finished, until it is dropped.
 pub async fn erase_forever(store: &Store, holder: ProcessId) {
     let mut is_failing = false;
+    let mut pause = POLL_INTERVAL;
     loop {
-        sleep(POLL_INTERVAL).await;
+        sleep(pause).await;
+        let begun = Instant::now();
         let finished = finish_running(store, holder).await;
+        pause = POLL_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR);
         match &finished {
             Ok(0) => {}
             Ok(erasures) => tracing::info!(erasures, "finished erasures"),

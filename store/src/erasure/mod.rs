@@ -276,18 +276,27 @@ impl Erasures for Eraser {
     }
 
     async fn finish(&self, ids: &[ErasureId]) -> Result<u64> {
-        let is_clean = self.database.clean_files(&VACUUMS).await?;
-        let mut done = 0;
+        let (mut running, mut done) = (Vec::new(), 0);
         for id in ids {
             let stored = self.rows().load(*id).await?;
-            if stored.erasure.state == ErasureState::Running {
-                let scan = self.scan_everything(&stored, is_clean).await?;
-                if scan.left > 0 {
-                    tracing::debug!(erasure.id = %id, ?scan, "something of an erasure is left");
-                    continue;
-                }
-                self.sign(&stored, scan).await?;
+            if stored.erasure.state == ErasureState::Done {
+                done += 1;
+            } else if self.scan_face_indexes(&stored).await?.left == 0 {
+                running.push(stored);
             }
+        }
+        if running.is_empty() {
+            // Cleaning the files of a large database takes long, and would not help those that wait for other processes.
+            return Ok(done);
+        }
+        let is_clean = self.database.clean_files(&VACUUMS).await?;
+        for stored in running {
+            let scan = self.scan_everything(&stored, is_clean).await?;
+            if scan.left > 0 {
+                tracing::debug!(erasure.id = %stored.erasure.id, ?scan, "something of an erasure is left");
+                continue;
+            }
+            self.sign(&stored, scan).await?;
             done += 1;
         }
         Ok(done)

@@ -56,7 +56,7 @@ impl Eraser {
     }
 
     /// Brings the index of this process up to date, and asks which others are.
-    async fn scan_face_indexes(&self, stored: &StoredErasure) -> Result<ScannedStore> {
+    pub(super) async fn scan_face_indexes(&self, stored: &StoredErasure) -> Result<ScannedStore> {
         let is_up_to_date = self.face_cache.refresh().await?;
         let mut scanned =
             ScannedStore { store: "face indexes".to_owned(), looked: 1, left: u64::from(!is_up_to_date) };

@@ -155,6 +155,8 @@ pub(crate) struct FailedPhoto<'a> {
     /// What is held for it, thousandths of a credit.
     pub(crate) held: i64,
     pub(crate) failure: PhotoFailure<'a>,
+    /// Of the attempt that ends; `None` where its worker is dead, and with it what it cost.
+    pub(crate) lease: Option<&'a Lease>,
 }
 
 /// Marks a photo as failed, if the lease is still running.
@@ -169,10 +171,8 @@ pub(crate) async fn fail_leased_photo(
     let outcome = check_lease(&mut locked, lease);
     if outcome == FinishOutcome::Done {
         let held = locked.get(&photo).map_or(0, |row| row.held);
-        add_to_photo(transaction, OPERATION, lease).await?;
-        let now = transaction.read_clock(OPERATION).await?;
-        write_costs(transaction, std::iter::once(lease), ledger, now).await?;
-        fail_locked_photos(transaction, &[FailedPhoto { photo, held, failure }], ledger).await?;
+        let failed = FailedPhoto { photo, held, failure, lease: Some(lease) };
+        fail_locked_photos(transaction, &[failed], ledger).await?;
     }
     Ok(outcome)
 }
@@ -194,7 +194,10 @@ pub(crate) async fn fail_locked_photos(
     let keys: Vec<PhotoRef> = failed.iter().map(|failed| failed.photo).collect();
     let tenants = ledger.tenants_of(transaction, keys.iter().map(|photo| photo.album)).await?;
     let mut entries = LedgerEntries::default();
-    for FailedPhoto { photo, held, failure } in failed {
+    for FailedPhoto { photo, held, failure, lease } in failed {
+        if let Some(lease) = lease {
+            add_to_photo(transaction, OPERATION, lease).await?;
+        }
         query(OPERATION, fail)
             .bind(photo.album)
             .bind(photo.photo)
@@ -210,6 +213,7 @@ pub(crate) async fn fail_locked_photos(
     }
     transaction.queue_writes().delete_detections(&keys).await?;
     entries.write(transaction, ledger, Writer::Worker, now).await?;
+    write_costs(transaction, failed.iter().filter_map(|failed| failed.lease), ledger, now).await?;
     record_changes_of(transaction, keys.into_iter()).await
 }
 

@@ -192,7 +192,7 @@ async fn fail_crash_suspects(
         .zip(&details)
         .map(|(CrashSuspect { photo, held, .. }, detail)| {
             let failure = PhotoFailure { reason: FailureReason::ProcessingCrashed, detail };
-            FailedPhoto { photo: *photo, held: *held, failure }
+            FailedPhoto { photo: *photo, held: *held, failure, lease: None }
         })
         .collect();
     fail_locked_photos(transaction, &failed, ledger).await?;
