@@ -1,11 +1,10 @@
 //! The list of all operations, in the order in which the readable page shows them.
 
-use photofinish_store::model::rate::RateClass;
-
 use crate::handlers::{albums, events, photos, progress, search as searches, start_lists, uploads, webhooks};
+use crate::operation::Operation;
 use crate::operation::credits::credit_operations;
 use crate::operation::erasures::erasure_operations;
-use crate::operation::{Operation, OperationInfo};
+use crate::operation::info::{manage, read, search, upload};
 
 /// Returns all operations of the partner API.
 pub(crate) fn all_operations() -> Vec<Operation> {
@@ -333,28 +332,4 @@ fn delivery_operations() -> Vec<Operation> {
             webhooks::redeliver,
         ),
     ]
-}
-
-pub(super) const fn read(
-    id: &'static str,
-    summary: &'static str,
-    description: &'static str,
-) -> OperationInfo {
-    OperationInfo { id, summary, description, class: RateClass::Read }
-}
-
-pub(super) const fn manage(
-    id: &'static str,
-    summary: &'static str,
-    description: &'static str,
-) -> OperationInfo {
-    OperationInfo { class: RateClass::Manage, ..read(id, summary, description) }
-}
-
-const fn upload(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
-    OperationInfo { class: RateClass::Upload, ..read(id, summary, description) }
-}
-
-const fn search(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
-    OperationInfo { class: RateClass::Search, ..read(id, summary, description) }
 }

@@ -2,7 +2,7 @@
 
 use crate::handlers::credits;
 use crate::operation::Operation;
-use crate::operation::catalog::{manage, read};
+use crate::operation::info::{manage, read};
 
 pub(super) fn credit_operations() -> Vec<Operation> {
     vec![

@@ -2,7 +2,7 @@
 
 use crate::handlers::erasures;
 use crate::operation::Operation;
-use crate::operation::catalog::manage;
+use crate::operation::info::manage;
 
 pub(super) fn erasure_operations() -> Vec<Operation> {
     vec![

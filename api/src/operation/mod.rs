@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod catalog;
 mod credits;
 mod erasures;
+mod info;
 
 use std::future::Future;
 use std::sync::Arc;

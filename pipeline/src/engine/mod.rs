@@ -8,6 +8,7 @@ pub(crate) mod fault;
 pub(crate) mod generation;
 pub(crate) mod leases;
 pub mod metrics;
+pub(crate) mod outlet;
 pub(crate) mod runner;
 pub(crate) mod spans;
 pub(crate) mod stage;

@@ -10,6 +10,8 @@
 //! Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no
 //! statement waits for one.
 
+#[cfg(test)]
+mod album_tests;
 mod albums;
 mod changes;
 mod connection;
