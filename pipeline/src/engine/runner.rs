@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::model::cost::Spent;
-use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::cpu_shares::{Candidates, CpuShares, HeldShare};
@@ -385,7 +384,7 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
-    use crate::engine::edge::edge;
+    use crate::engine::edge::{PhotoSender, edge};
     use crate::engine::fault::Component;
     use crate::engine::leases::LeaseTable;
     use crate::engine::stage::{BatchResults, Stage};

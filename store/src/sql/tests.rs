@@ -14,10 +14,9 @@ use super::{
     SqlFaces, SqlKeys, SqlPhotos, credits, events, face_bibs, faces, photos, queue, start_lists, texts,
     webhooks,
 };
-use crate::conformance::{AlbumFixture, face, test_settings, text};
+use crate::conformance::{AlbumFixture, face, test_settings};
 use crate::error::StoreErrorKind;
-use crate::model::ids::{AlbumId, OrganizationId};
-use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
+use crate::model::ids::OrganizationId;
 use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
