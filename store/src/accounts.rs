@@ -10,7 +10,7 @@ use crate::traits;
 /// Opens (and creates, at first start) the database alone, for its organizations and keys.
 ///
 /// # Errors
-/// As [`Store::open`].
+/// As [`crate::Store::open`].
 pub async fn open_keys(
     database_url: &str,
     server_limits: &ServerLimits,
@@ -31,7 +31,7 @@ pub struct Accounts {
 /// Opens (and creates, at first start) the database alone, for the accounts of organizations.
 ///
 /// # Errors
-/// As [`Store::open`].
+/// As [`crate::Store::open`].
 pub async fn open_accounts(
     database_url: &str,
     server_limits: &ServerLimits,

@@ -1,6 +1,6 @@
 //! Erasures from their request to their receipt.
 //!
-//! The first transaction removes what searches find ([`crate::sql`]'s erasures). Then, in any process and again after a
+//! The first transaction removes what searches find. Then, in any process and again after a
 //! crash: objects are deleted, the files of the database are cleaned, and everything is searched for what should be gone. A
 //! receipt is signed when nothing is found, and at no other time.
 
