@@ -2,6 +2,7 @@
 
 mod adapters;
 mod allocators;
+mod api_settings;
 mod commands;
 mod config;
 mod devices;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    costs, credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
+    account, costs, credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
 };
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
@@ -53,6 +54,9 @@ enum Command {
     /// Creates, lists and revokes API keys
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Lets people into the console
+    #[command(subcommand)]
+    Account(account::AccountCommand),
     /// Grants credits to organizations and shows what they have
     #[command(subcommand)]
     Credits(credits::CreditsCommand),
@@ -116,6 +120,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Serve => match run::run(config, Role::Serve)? {},
         Command::Work => match run::run(config, Role::Work)? {},
         Command::Key(command) => key::run(&config, command),
+        Command::Account(command) => account::run(&config, command),
         Command::Credits(command) => credits::run(&config, command),
         Command::Usage(arguments) => usage::run(&config, &arguments),
         Command::Costs(arguments) => costs::run(&config, &arguments),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, RateLimiter, SeatLimits, Seats,
+    BodyBudget, Context, Draining, EventFeed, Passwords, ProgressCache, RateLimiter, SeatLimits, Seats,
     SelfieLocks, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
@@ -19,8 +19,6 @@ use photofinish_pipeline::{
     DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings,
     ReservedCores, ThreadCounts,
 };
-use photofinish_store::blobs::local::uploads::UploadPace;
-use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::{GcOptions, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -28,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::adapters::{ProbeAdapter, ServiceHealth};
-use crate::config::settings::Settings;
+use crate::api_settings::{api_settings, storage_origin};
 use crate::config::{Config, GcSchedule};
 use crate::events::client::{SystemLookup, WebhookClients};
 use crate::events::sender::WebhookSender;
@@ -44,26 +42,10 @@ use crate::{maintenance, models};
 const PROBE_PLACES: usize = 16;
 /// How long examining one selfie may take. It takes less than a second, and a few on a machine whose cores are all busy.
 const PROBE_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// How long the head of a request may take, counted from its first byte; for the first one from the connection. A head
-/// is one packet of the slowest network.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection waits for its next request. Longer than the idle timeout of common proxies, so that the proxy
-/// closes idle connections and no request meets a closing one.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long a response waits for a client that does not read it. The operating system reports progress only when a third
-/// of its send buffer is free, which takes a slow network seconds.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the pipeline is asked whether its device is gone for good.
 const DEVICE_POLL: Duration = Duration::from_secs(1);
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest JSON body of an operation on one object: a new album with a hundred tags of a hundred characters fits.
-const MAX_BODY_BYTES: u64 = 64 << 10;
-/// Largest JSON body of a batch: 1000 file names of 255 characters, each escaped in six bytes, fits.
-const MAX_BATCH_BYTES: u64 = 4 << 20;
-/// Longest side of a preview and of a thumbnail in a new album, in pixels.
-const PREVIEW_MAX_DIMENSION: u32 = 2048;
-const THUMBNAIL_MAX_DIMENSION: u32 = 512;
 
 /// Runs a role until SIGTERM or SIGINT, and ends the process.
 ///
@@ -128,7 +110,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
-        settings: Arc::new(api_settings(&config)),
+        settings: Arc::new(api_settings(&config, storage_origin(&store).await)),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         webhooks: Arc::new(webhooks.clone()),
         render_metrics: metrics_renderer(&metrics),
@@ -143,6 +125,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),
+        passwords: Passwords::default(),
+        visitor_secret: store.visitor_secret(),
         seats,
     };
     let (stop, stopped) = watch::channel(false);
@@ -339,46 +323,4 @@ fn probe_settings(config: &Config) -> ProbeSettings {
 fn photo_limits(config: &Config) -> Limits {
     let storage = &config.settings.storage;
     Limits { max_file_bytes: storage.max_photo_bytes, max_pixels: storage.max_pixels }
-}
-
-fn api_settings(config: &Config) -> ApiSettings {
-    let recognition = |confidence_threshold| Recognition {
-        enabled: true,
-        confidence_threshold,
-        mode: RecognitionMode::Photo,
-        grid: None,
-    };
-    let Settings { service, storage, api, credits, .. } = &config.settings;
-    ApiSettings {
-        environment: service.environment,
-        rate_limits: credits.rate_limits(service.environment),
-        album_defaults: AlbumConfig {
-            face: recognition(api.face_threshold),
-            text: recognition(api.text_threshold),
-            preview_max_dimension: PREVIEW_MAX_DIMENSION,
-            thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
-            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-            start_list: Default::default(),
-            bib_format: Default::default(),
-            retention: api.retention.unwrap_or_default(),
-            rest: Default::default(),
-        },
-        cost_prices: config.settings.costs.cost_prices,
-        face_threshold_without_bibs: api.face_threshold_without_bibs,
-        max_body_bytes: MAX_BODY_BYTES,
-        max_batch_bytes: MAX_BATCH_BYTES,
-        head_timeout: HEAD_TIMEOUT,
-        idle_timeout: IDLE_TIMEOUT,
-        stall_timeout: STALL_TIMEOUT,
-        body_timeout: api.body_timeout,
-        max_photo_bytes: storage.max_photo_bytes,
-        max_probe_bytes: api.max_probe_bytes,
-        upload_ttl: api.upload_ttl,
-        upload_pace: UploadPace::SERVICE,
-        download_ttl: api.download_ttl,
-        probe_ttl: api.probe_ttl,
-        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
-        calibrations: models::calibrations(),
-        admin_on_api_port: service.admin_listen.is_none(),
-    }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use photofinish_store::folder::make_folder;
 use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
-use photofinish_store::{Accounts, DatabaseKind, SealedSecrets, Store, StoreSettings};
+use photofinish_store::{DatabaseKind, Organizations, SealedSecrets, Store, StoreSettings};
 
 use crate::config::Config;
 use crate::role::Role;
@@ -64,14 +64,14 @@ pub async fn open_keys(config: &Config) -> anyhow::Result<Arc<dyn Keys>> {
     Ok(photofinish_store::open_keys(&config.database_url, &config.server_limits).await?)
 }
 
-/// Opens the accounts of organizations alone. Needs the database but not the storage.
+/// Opens the organizations alone. Needs the database but not the storage.
 ///
 /// # Errors
 /// When the data folder or the database cannot be used.
-pub async fn open_accounts(config: &Config) -> anyhow::Result<Accounts> {
+pub async fn open_organizations(config: &Config) -> anyhow::Result<Organizations> {
     create_data_folder(&config.settings.service.data_dir)?;
     let credits = config.settings.credits.credit_settings();
-    Ok(photofinish_store::open_accounts(&config.database_url, &config.server_limits, credits).await?)
+    Ok(photofinish_store::open_organizations(&config.database_url, &config.server_limits, credits).await?)
 }
 
 /// Applies all pending migrations.

@@ -1,17 +1,19 @@
-//! Authenticates callers by API key and checks the scope of the key.
+//! Authenticates callers, by API key or by the session of the console, and checks what they may do.
 //!
 //! Only this module creates the caller types, so a handler that takes an [`AlbumManager`] cannot be reached without the
-//! scope `album:manage`.
+//! scope `album:manage`, or a role that has it.
 
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use photofinish_store::Store;
+use photofinish_store::model::account::{Role, Session};
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::key::{Key, KeyDigest, KeyMode, Scope};
 use photofinish_store::model::rate::{RateClass, RateLimits};
-use photofinish_store::traits::Keys;
+use photofinish_store::traits::{Accounts, Keys};
 use time::{Duration, OffsetDateTime};
 use warp::http::HeaderMap;
 
@@ -19,22 +21,75 @@ use crate::context::{Context, Environment};
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::key::KeyText;
+use crate::session::{self, SignedIn};
 
 /// The header with the API key.
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 
+/// The header with the mode in which an account works, where the environment has both.
+const MODE_HEADER: &str = "x-photofinish-mode";
+
+/// How callers show who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// By an API key.
+    Key,
+    /// By the session of an account.
+    Session,
+}
+
+/// What a caller has shown.
+#[derive(Clone, Copy)]
+enum Credential {
+    Key(KeyDigest),
+    Session(SignedIn),
+}
+
+/// Scopes, as a set.
+#[derive(Clone, Copy)]
+struct Scopes {
+    search: bool,
+    upload: bool,
+    manage: bool,
+}
+
+impl Scopes {
+    fn of_key(key: &Key) -> Self {
+        let has = |scope| key.scopes.contains(&scope);
+        Self {
+            search: has(Scope::SearchRead),
+            upload: has(Scope::PhotoUpload),
+            manage: has(Scope::AlbumManage),
+        }
+    }
+
+    fn of_role(role: Role) -> Self {
+        let works = role >= Role::Organizer;
+        Self { search: true, upload: works, manage: works }
+    }
+
+    fn contain(self, scope: Scope) -> bool {
+        match scope {
+            Scope::SearchRead => self.search,
+            Scope::PhotoUpload => self.upload,
+            Scope::AlbumManage => self.manage,
+        }
+    }
+}
+
 /// An authenticated caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
-    /// The key; the `createdBy` of albums that it creates.
+    /// The key, or the account as if it were one; the `createdBy` of albums that it creates.
     pub(crate) key: KeyId,
     /// The tenant whose objects the caller can access.
     pub(crate) tenant: Tenant,
-    /// Whether the key has the scope `album:manage`.
+    /// Whether it may do what the scope `album:manage` permits.
     pub(crate) can_manage: bool,
+    scopes: Scopes,
     /// The key's own limits.
     limits: RateLimits,
-    digest: KeyDigest,
+    credential: Credential,
 }
 
 impl Caller {
@@ -44,22 +99,55 @@ impl Caller {
         self.limits.get(class).or(service.get(class)).filter(|limit| *limit > 0)
     }
 
-    /// Checks that the key has been neither revoked nor expired since: for responses that go on for a while.
+    /// Checks that the key has been neither revoked nor expired since, and that the session has not ended: for responses that
+    /// go on for a while.
     ///
     /// # Errors
     /// 401 as for a new request; 503 if the database cannot be asked.
-    pub(crate) async fn check_key(&self, keys: &dyn Keys) -> Result<(), ApiError> {
-        find_valid_key(keys, &self.digest, OffsetDateTime::now_utc()).await.map(drop)
+    pub(crate) async fn check_credential(&self, store: &Store) -> Result<(), ApiError> {
+        let now = OffsetDateTime::now_utc();
+        match &self.credential {
+            Credential::Key(digest) => find_valid_key(&*store.keys, digest, now).await.map(drop),
+            Credential::Session(signed_in) => {
+                session::find(&*store.accounts, &signed_in.digest, now).await.map(drop)
+            }
+        }
+    }
+
+    /// Who is signed in; `None` for a key.
+    pub(crate) fn signed_in(&self) -> Option<&SignedIn> {
+        match &self.credential {
+            Credential::Key(_) => None,
+            Credential::Session(signed_in) => Some(signed_in),
+        }
+    }
+
+    /// Checks the scope of a key, or that the role of an account has it.
+    fn require_scope(&self, scope: Option<Scope>) -> Result<(), ApiError> {
+        if scope.is_none_or(|scope| self.scopes.contain(scope)) {
+            return Ok(());
+        }
+        let code = match self.credential {
+            Credential::Key(_) => "INSUFFICIENT_SCOPE",
+            Credential::Session(_) => INSUFFICIENT_ROLE,
+        };
+        Err(ApiError::new(ErrorKind::Forbidden).with_code(code))
     }
 }
 
-/// A caller whose key has a scope.
+/// The code of a 403 for an account whose role does not permit what it asks.
+const INSUFFICIENT_ROLE: &str = "INSUFFICIENT_ROLE";
+
+/// A caller who may do something.
 pub(crate) trait ScopedCaller: Deref<Target = Caller> + Send + Sized + 'static {
     /// The required scope; `None` if any valid key is enough.
     const SCOPE: Option<Scope>;
 
-    #[doc(hidden)]
-    fn from_caller(caller: Caller) -> Self;
+    /// Checks that the caller may.
+    ///
+    /// # Errors
+    /// 403 `INSUFFICIENT_SCOPE` for a key, `INSUFFICIENT_ROLE` for an account.
+    fn admit(caller: Caller) -> Result<Self, ApiError>;
 }
 
 macro_rules! scoped_callers {
@@ -69,8 +157,9 @@ macro_rules! scoped_callers {
 
         impl ScopedCaller for $name {
             const SCOPE: Option<Scope> = $scope;
-            fn from_caller(caller: Caller) -> Self {
-                Self(caller)
+            fn admit(caller: Caller) -> Result<Self, ApiError> {
+                caller.require_scope(Self::SCOPE)?;
+                Ok(Self(caller))
             }
         }
 
@@ -90,14 +179,95 @@ scoped_callers! {
     Uploader: Some(Scope::PhotoUpload);
     /// May create, update, delete and reprocess albums.
     AlbumManager: Some(Scope::AlbumManage);
-    /// Has a valid key of any scope.
+    /// Has a valid key of any scope, or is signed in.
     AnyScope: None;
+}
+
+macro_rules! members {
+    ($(#[$doc:meta] $name:ident: $may:expr;)+) => {$(
+        #[$doc]
+        pub(crate) struct $name {
+            caller: Caller,
+            /// Who is signed in.
+            pub(crate) signed_in: SignedIn,
+        }
+
+        impl ScopedCaller for $name {
+            const SCOPE: Option<Scope> = None;
+            fn admit(caller: Caller) -> Result<Self, ApiError> {
+                let may: fn(&SignedIn) -> bool = $may;
+                match caller.signed_in().copied() {
+                    Some(signed_in) if may(&signed_in) => Ok(Self { caller, signed_in }),
+                    _ => Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE)),
+                }
+            }
+        }
+
+        impl Deref for $name {
+            type Target = Caller;
+            fn deref(&self) -> &Caller {
+                &self.caller
+            }
+        }
+    )+};
+}
+
+members! {
+    /// Is signed in.
+    Member: |_| true;
+    /// Is signed in as an owner of the organization.
+    Owner: |signed_in| signed_in.role == Role::Owner;
+    /// Is signed in as an operator of the service.
+    Operator: |signed_in| signed_in.is_operator;
+}
+
+/// May see how work goes on: a key that uploads, or anybody who is signed in.
+pub(crate) struct Watcher(Caller);
+
+impl ScopedCaller for Watcher {
+    const SCOPE: Option<Scope> = Some(Scope::PhotoUpload);
+    fn admit(caller: Caller) -> Result<Self, ApiError> {
+        if caller.signed_in().is_none() {
+            caller.require_scope(Self::SCOPE)?;
+        }
+        Ok(Self(caller))
+    }
+}
+
+impl Deref for Watcher {
+    type Target = Caller;
+    fn deref(&self) -> &Caller {
+        &self.0
+    }
+}
+
+/// May erase people: a key that manages albums, or an owner who is signed in.
+pub(crate) struct PeopleEraser(Caller);
+
+impl ScopedCaller for PeopleEraser {
+    const SCOPE: Option<Scope> = Some(Scope::AlbumManage);
+    fn admit(caller: Caller) -> Result<Self, ApiError> {
+        caller.require_scope(Self::SCOPE)?;
+        if caller.signed_in().is_some_and(|signed_in| signed_in.role != Role::Owner) {
+            return Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE));
+        }
+        Ok(Self(caller))
+    }
+}
+
+impl Deref for PeopleEraser {
+    type Target = Caller;
+    fn deref(&self) -> &Caller {
+        &self.0
+    }
 }
 
 /// Authenticates requests.
 pub(crate) struct Authenticator {
     keys: Arc<dyn Keys>,
+    accounts: Arc<dyn Accounts>,
     environment: Environment,
+    is_https: bool,
     last_touched: Mutex<HashMap<KeyId, OffsetDateTime>>,
 }
 
@@ -106,25 +276,82 @@ const TOUCH_INTERVAL: Duration = Duration::MINUTE;
 
 impl Authenticator {
     pub(crate) fn new(ctx: &Context) -> Self {
-        let environment = ctx.settings.environment;
-        Self { keys: ctx.store.keys.clone(), environment, last_touched: Mutex::default() }
+        Self {
+            keys: ctx.store.keys.clone(),
+            accounts: ctx.store.accounts.clone(),
+            environment: ctx.settings.environment,
+            is_https: ctx.settings.console.is_https(),
+            last_touched: Mutex::default(),
+        }
     }
 
-    /// Returns the caller if the key is valid and has the scope of `C`.
+    /// Returns the caller who has shown at the gate that it may do what `C` says.
     ///
     /// # Errors
-    /// 401 without a valid key, with the reason in `data.code`; 403 `INSUFFICIENT_SCOPE` without the scope.
-    pub(crate) async fn authenticate<C: ScopedCaller>(&self, headers: &HeaderMap) -> Result<C, ApiError> {
+    /// 401 without a valid key or session, with the reason in `data.code`; 403 if it may not.
+    pub(crate) async fn authenticate<C: ScopedCaller>(
+        &self,
+        gate: Gate,
+        headers: &HeaderMap,
+    ) -> Result<C, ApiError> {
         let now = OffsetDateTime::now_utc();
+        let caller = match gate {
+            Gate::Key => self.find_by_key(headers, now).await?,
+            Gate::Session => self.find_by_session(headers, now).await?,
+        };
+        C::admit(caller)
+    }
+
+    async fn find_by_session(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Caller, ApiError> {
+        let digest = session::read_digest(headers, self.is_https)?;
+        let (session, account) = session::find(&*self.accounts, &digest, now).await?;
+        self.touch_session(&session, now);
+        let scopes = Scopes::of_role(account.role);
+        let signed_in = SignedIn {
+            account: account.id,
+            session: session.id,
+            role: account.role,
+            is_operator: account.is_operator,
+            digest,
+        };
+        Ok(Caller {
+            key: KeyId(account.id.0),
+            tenant: Tenant { organization: account.organization, mode: self.read_mode(headers)? },
+            can_manage: scopes.manage,
+            scopes,
+            limits: RateLimits::default(),
+            credential: Credential::Session(signed_in),
+        })
+    }
+
+    /// Returns the mode that an account asks for, if the environment has it; test where it has both and none is asked for.
+    fn read_mode(&self, headers: &HeaderMap) -> Result<KeyMode, ApiError> {
+        let modes = self.environment.modes();
+        let Some(asked) = headers.get(MODE_HEADER) else { return Ok(modes[0]) };
+        let found = modes.iter().copied().find(|mode| asked == mode.as_str());
+        found.ok_or_else(|| ApiError::new(ErrorKind::Forbidden).with_code("MODE_OF_ANOTHER_ENVIRONMENT"))
+    }
+
+    fn touch_session(&self, session: &Session, now: OffsetDateTime) {
+        if now - session.last_seen_at < TOUCH_INTERVAL {
+            return;
+        }
+        let (accounts, id) = (self.accounts.clone(), session.id);
+        tokio::spawn(async move {
+            if let Err(error) = accounts.touch_session(id, now).await {
+                tracing::warn!(session.id = %id, %error, "failed to record the use of a session");
+            }
+        });
+    }
+
+    async fn find_by_key(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Caller, ApiError> {
         let digest = self.read_digest(headers)?;
         let key = find_valid_key(&*self.keys, &digest, now).await?;
         self.touch(&key, now);
-        if C::SCOPE.is_some_and(|scope| !key.scopes.contains(&scope)) {
-            return Err(ApiError::new(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
-        }
-        let can_manage = key.scopes.contains(&Scope::AlbumManage);
+        let scopes = Scopes::of_key(&key);
         let Key { id, tenant, limits, .. } = key;
-        Ok(C::from_caller(Caller { key: id, tenant, can_manage, limits, digest }))
+        let credential = Credential::Key(digest);
+        Ok(Caller { key: id, tenant, can_manage: scopes.manage, scopes, limits, credential })
     }
 
     /// Returns the digest of the key in the headers, if this environment accepts keys of its mode.
@@ -132,12 +359,7 @@ impl Authenticator {
         let sent = headers.get(KEY_HEADER).ok_or_else(|| unauthorized("KEY_MISSING"))?;
         let sent = sent.to_str().map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let text = KeyText::parse(sent).map_err(|_| unauthorized("KEY_MALFORMED"))?;
-        let is_accepted = match self.environment {
-            Environment::Production => text.mode() == KeyMode::Live,
-            Environment::Sandbox => text.mode() == KeyMode::Test,
-            Environment::Local => true,
-        };
-        if !is_accepted {
+        if !self.environment.modes().contains(&text.mode()) {
             return Err(unauthorized("KEY_OF_ANOTHER_ENVIRONMENT"));
         }
         Ok(text.digest())
@@ -208,11 +430,7 @@ mod tests {
         let before = expiry - Duration::SECOND;
         assert_eq!(check(before).await, Ok(key.id));
         assert_eq!(check(expiry).await, Err(Some(json!({ "code": "KEY_EXPIRED" }))));
-        let limits = RateLimits::default();
-        let caller = Caller { key: key.id, tenant: key.tenant, can_manage: true, limits, digest: [7; 32] };
-        caller.check_key(&*keys).await.unwrap();
         keys.revoke(key.id).await.unwrap();
         assert_eq!(check(before).await, Err(Some(json!({ "code": "KEY_REVOKED" }))));
-        assert_eq!(caller.check_key(&*keys).await.unwrap_err().kind(), ErrorKind::Unauthorized);
     }
 }

@@ -4,6 +4,7 @@
 //! implements both.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +13,22 @@ use bytes::Bytes;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
-use photofinish_store::{Store, StoreError};
+use photofinish_store::{Store, StoreError, VisitorSecret};
 use tokio::sync::watch;
 use tracing::Span;
+use url::Url;
 use warp::http::HeaderMap;
 
 pub use crate::body_budget::BodyBudget;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
+pub use crate::password::Passwords;
 pub use crate::progress_cache::ProgressCache;
 pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
@@ -63,6 +67,10 @@ pub struct Context {
     pub rate_limiter: RateLimiter,
     /// The seats for connections of the API.
     pub seats: Seats,
+    /// Hashes the passwords of accounts.
+    pub passwords: Passwords,
+    /// The secret of digests that are counted in place of visitors and networks.
+    pub visitor_secret: VisitorSecret,
 }
 
 /// Makes a request's span a child of the caller's trace, which the headers may name.
@@ -147,6 +155,35 @@ pub struct ApiSettings {
     pub calibrations: HashMap<String, Calibration>,
     /// Whether health and metrics are served on the API's port too.
     pub admin_on_api_port: bool,
+    /// The console and the galleries.
+    pub console: ConsoleSettings,
+}
+
+/// The settings of the console and of galleries.
+#[derive(Clone, Debug)]
+pub struct ConsoleSettings {
+    /// Whether there are any.
+    pub is_enabled: bool,
+    /// The URL under which people reach the service.
+    pub public_url: Url,
+    /// The URL under which visitors reach galleries, where it has another host: then the console is not there.
+    pub gallery_url: Option<Url>,
+    /// Where pictures are loaded from and uploaded to, if not from the host of the page: an origin such as
+    /// `https://bucket.example`.
+    pub storage_origin: Option<String>,
+    /// How many proxies of ours are before the service and add to `x-forwarded-for`.
+    pub proxies: usize,
+    /// The folder that the pages are read from, in place of those in the program: for who works on them.
+    pub folder: Option<PathBuf>,
+    /// The version of the program.
+    pub version: &'static str,
+}
+
+impl ConsoleSettings {
+    /// Whether browsers reach the service by https.
+    pub(crate) fn is_https(&self) -> bool {
+        self.public_url.scheme() == "https"
+    }
 }
 
 /// The environment of a deployment: it decides which keys are accepted.
@@ -158,6 +195,26 @@ pub enum Environment {
     Sandbox,
     /// Live and test keys.
     Local,
+}
+
+impl Environment {
+    /// The modes whose keys are accepted; the first is that of an account which asks for none.
+    pub const fn modes(self) -> &'static [KeyMode] {
+        match self {
+            Self::Production => &[KeyMode::Live],
+            Self::Sandbox => &[KeyMode::Test],
+            Self::Local => &[KeyMode::Test, KeyMode::Live],
+        }
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Production => "production",
+            Self::Sandbox => "sandbox",
+            Self::Local => "local",
+        }
+    }
 }
 
 /// Computes the embeddings of selfies. Organizations take turns, so that one with many selfies delays no other.

@@ -8,6 +8,7 @@
 
 mod auth;
 mod body_budget;
+mod client_address;
 pub mod context;
 mod credits;
 pub mod errors;
@@ -19,20 +20,25 @@ pub mod key;
 pub mod metrics;
 mod openapi;
 mod operation;
+pub mod password;
 mod progress_cache;
 mod rate_limits;
 mod reply;
+mod same_origin;
 mod search;
 mod seats;
 mod selfie_locks;
 mod server;
+mod session;
 mod sse;
 mod start_list;
+pub mod token;
 mod urls;
 mod validate;
 mod wire;
 
 pub use errors::ApiError;
+pub use handlers::console::welcome_url;
 pub use openapi::openapi_document;
 pub use server::listener::{serve, serve_admin};
 pub use server::router::{admin_routes, routes};

@@ -72,8 +72,8 @@ pub fn run(config: &Config, arguments: &CostsArguments) -> anyhow::Result<ExitCo
 }
 
 async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<Vec<CostRow>> {
-    let accounts = store::open_accounts(config).await?;
-    let organization = find_organization(&accounts, &arguments.organization).await?;
+    let organizations = store::open_organizations(config).await?;
+    let organization = find_organization(&organizations, &arguments.organization).await?;
     let tenant = Tenant { organization, mode: KeyMode::from(arguments.mode) };
     let query = CostQuery {
         from: arguments.from,
@@ -84,7 +84,7 @@ async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<Vec
         by_stage: arguments.by.contains(&CostKey::Stage),
         limit: MAX_ROWS,
     };
-    Ok(accounts.costs.costs(&tenant, query).await?)
+    Ok(organizations.costs.costs(&tenant, query).await?)
 }
 
 /// A line of names, and one for each row.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use photofinish_store::Accounts;
+use photofinish_store::Organizations;
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{Balance, Credits, NewGrant};
 use photofinish_store::model::ids::OrganizationId;
@@ -50,10 +50,10 @@ pub struct GrantArguments {
 /// When the database cannot be used, or there is no such organization.
 pub fn run(config: &Config, command: CreditsCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        let accounts = store::open_accounts(config).await?;
+        let organizations = store::open_organizations(config).await?;
         match command {
-            CreditsCommand::Grant(arguments) => grant(&accounts, arguments).await,
-            CreditsCommand::Show { organization } => show(&accounts, &organization).await,
+            CreditsCommand::Grant(arguments) => grant(&organizations, arguments).await,
+            CreditsCommand::Show { organization } => show(&organizations, &organization).await,
         }
     })??;
     Ok(ExitCode::SUCCESS)
@@ -63,13 +63,13 @@ pub fn run(config: &Config, command: CreditsCommand) -> anyhow::Result<ExitCode>
 ///
 /// # Errors
 /// When there is none: a name with a mistake must not get an account of its own.
-pub async fn find_organization(accounts: &Accounts, name: &str) -> anyhow::Result<OrganizationId> {
-    let found = accounts.keys.find_organization(name.trim()).await?;
+pub async fn find_organization(organizations: &Organizations, name: &str) -> anyhow::Result<OrganizationId> {
+    let found = organizations.keys.find_organization(name.trim()).await?;
     found.with_context(|| format!("there is no organization {name}: create a key for it first"))
 }
 
-async fn grant(accounts: &Accounts, arguments: GrantArguments) -> anyhow::Result<()> {
-    let organization = find_organization(accounts, &arguments.organization).await?;
+async fn grant(organizations: &Organizations, arguments: GrantArguments) -> anyhow::Result<()> {
+    let organization = find_organization(organizations, &arguments.organization).await?;
     let mode = KeyMode::from(arguments.mode);
     let grant = NewGrant {
         tenant: Tenant { organization, mode },
@@ -77,15 +77,15 @@ async fn grant(accounts: &Accounts, arguments: GrantArguments) -> anyhow::Result
         note: arguments.note,
         granted_by: "operator".to_owned(),
     };
-    let balance = accounts.credits.grant(grant).await?;
+    let balance = organizations.credits.grant(grant).await?;
     println!("{}", format_balance(mode, &balance));
     Ok(())
 }
 
-async fn show(accounts: &Accounts, organization: &str) -> anyhow::Result<()> {
-    let organization = find_organization(accounts, organization).await?;
+async fn show(organizations: &Organizations, organization: &str) -> anyhow::Result<()> {
+    let organization = find_organization(organizations, organization).await?;
     for mode in [KeyMode::Live, KeyMode::Test] {
-        let balance = accounts.credits.balance(&Tenant { organization, mode }).await?;
+        let balance = organizations.credits.balance(&Tenant { organization, mode }).await?;
         println!("{}", format_balance(mode, &balance));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The commands beside the three roles, one module each.
 
+pub mod account;
 pub mod costs;
 pub mod credits;
 pub mod doctor;

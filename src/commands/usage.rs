@@ -69,8 +69,8 @@ pub fn run(config: &Config, arguments: &UsageArguments) -> anyhow::Result<ExitCo
 }
 
 async fn load(config: &Config, arguments: &UsageArguments) -> anyhow::Result<Vec<UsageRow>> {
-    let accounts = store::open_accounts(config).await?;
-    let organization = find_organization(&accounts, &arguments.organization).await?;
+    let organizations = store::open_organizations(config).await?;
+    let organization = find_organization(&organizations, &arguments.organization).await?;
     let tenant = Tenant { organization, mode: KeyMode::from(arguments.mode) };
     let query = UsageQuery {
         from: arguments.from,
@@ -80,7 +80,7 @@ async fn load(config: &Config, arguments: &UsageArguments) -> anyhow::Result<Vec
         by_operation: arguments.by.contains(&UsageKey::Operation),
         limit: MAX_ROWS,
     };
-    Ok(accounts.credits.usage(&tenant, query).await?)
+    Ok(organizations.credits.usage(&tenant, query).await?)
 }
 
 /// A line of names, one for each row, and without `--csv` one of the sums.

@@ -5,6 +5,7 @@
 //! belong to clouds and to OpenTelemetry.
 
 mod api;
+mod console;
 pub mod costs;
 pub mod credits;
 mod database;

@@ -12,6 +12,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::api::ApiArguments;
+use super::console::ConsoleArguments;
 use super::costs::CostArguments;
 use super::credits::CreditArguments;
 use super::database::DatabaseArguments;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub models: ModelArguments,
     #[command(flatten)]
     pub api: ApiArguments,
+    #[command(flatten)]
+    pub console: ConsoleArguments,
     #[command(flatten)]
     pub credits: CreditArguments,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 //! Knows nothing of HTTP, neural networks or pixels. Other crates call it through [`traits`]; [`Store::open`] builds the
 //! backends from URLs. Every backend passes the tests of `conformance` (cargo feature of the same name, for tests only).
 
-mod accounts;
+mod account_traits;
 mod bibs;
 pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
@@ -18,6 +18,7 @@ mod key_cache;
 mod measures;
 pub mod metric_names;
 pub mod model;
+mod organizations;
 mod outbox_traits;
 pub mod private;
 mod process_traits;
@@ -31,11 +32,11 @@ pub mod traits;
 mod turns;
 mod webhook_traits;
 
-pub use accounts::{Accounts, open_accounts, open_keys};
 pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
+pub use organizations::{Organizations, open_keys, open_organizations};
 pub use queue::jetstream::QueueSettings;
-pub use sealing::MasterSecret;
+pub use sealing::{MasterSecret, VisitorSecret};
 pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings};
 pub use turns::on_behalf_of;

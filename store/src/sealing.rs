@@ -7,6 +7,7 @@
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
@@ -57,6 +58,8 @@ pub(crate) enum SigningPurpose {
     Receipt,
     /// What a caller is shown before an erasure and sends back.
     Confirmation,
+    /// Digests in place of visitors and networks that are counted.
+    Visitor,
 }
 
 impl SigningPurpose {
@@ -64,6 +67,7 @@ impl SigningPurpose {
         match self {
             Self::Receipt => b"receipt",
             Self::Confirmation => b"confirmation",
+            Self::Visitor => b"visitor",
         }
     }
 }
@@ -75,7 +79,32 @@ pub(crate) struct Opened {
     pub(crate) is_old: bool,
 }
 
+/// The secret of digests that are counted in place of visitors and networks.
+#[derive(Clone)]
+pub struct VisitorSecret([u8; 32]);
+
+impl VisitorSecret {
+    /// One that nobody else has: what is counted with it is another's after the next start.
+    pub fn random() -> Self {
+        let mut secret = [0; 32];
+        // Without random numbers of the operating system there are no secrets to keep either.
+        SystemRandom::new().fill(&mut secret).expect("the operating system gives random numbers");
+        Self(secret)
+    }
+
+    /// Returns the HMAC-SHA256 of a message.
+    pub fn digest(&self, message: &[u8]) -> [u8; 32] {
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), message);
+        tag.as_ref().try_into().expect("a digest of SHA-256 has 32 bytes")
+    }
+}
+
 impl MasterSecret {
+    /// Returns the secret of digests that are counted in place of visitors and networks.
+    pub fn visitor_secret(&self) -> VisitorSecret {
+        VisitorSecret(self.derive_signing_seed(SigningPurpose::Visitor))
+    }
+
     /// The secret with which is sealed, and the one before it.
     pub fn new(current: [u8; 32], old: Option<[u8; 32]>) -> Self {
         Self { current, old }

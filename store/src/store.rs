@@ -18,15 +18,15 @@ use crate::key_cache::CachedKeys;
 use crate::model::credit::CreditSettings;
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
-use crate::sealing::MasterSecret;
+use crate::sealing::{MasterSecret, VisitorSecret};
 use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql;
 use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
-    Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCosts,
-    SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys, SqlPhotos,
-    SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts,
+    Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAccounts, SqlAlbums,
+    SqlCosts, SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys,
+    SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts,
     SqlUploadTargets, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
@@ -36,6 +36,8 @@ use crate::traits::{self, UploadTarget};
 pub struct Store {
     /// Organizations and API keys.
     pub keys: Arc<dyn traits::Keys>,
+    /// Accounts of people.
+    pub accounts: Arc<dyn traits::Accounts>,
     /// Albums.
     pub albums: Arc<dyn traits::Albums>,
     /// Photos.
@@ -182,6 +184,7 @@ impl Store {
             ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
         let eraser = Eraser::new(database.clone(), storage.clone(), Arc::clone(&face_cache), receipts);
         Ok(Self {
+            accounts: Arc::new(SqlAccounts::new(database.clone())),
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),
             photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&face_cache))),
@@ -338,6 +341,12 @@ impl Store {
     pub async fn reseal(&self) -> Result<u64, StoreError> {
         let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
         sql::reseal(&self.database, self.master_secret.as_ref().ok_or_else(missing)?).await
+    }
+
+    /// Returns the secret of digests that are counted in place of visitors and networks; one of this process alone where there
+    /// is no master secret.
+    pub fn visitor_secret(&self) -> VisitorSecret {
+        self.master_secret.as_ref().map_or_else(VisitorSecret::random, MasterSecret::visitor_secret)
     }
 
     /// The calls of the embedded profile; `None` when the database is a server.

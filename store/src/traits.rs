@@ -20,6 +20,7 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::account_traits::Accounts;
 pub use crate::credit_traits::{ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows};
 pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 
 use super::parse_id;
-use crate::auth::AlbumManager;
+use crate::auth::{AlbumManager, Caller, PeopleEraser};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
@@ -51,7 +51,7 @@ pub(crate) async fn erase_faces(
 
 pub(crate) async fn erase_person(
     ctx: Context,
-    caller: AlbumManager,
+    caller: PeopleEraser,
     input: ErasePerson,
 ) -> Result<ErasureAnswer, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
@@ -73,7 +73,7 @@ fn is_delete(options: &ErasureOptions) -> bool {
 /// A request to erase.
 struct Request<'a> {
     ctx: &'a Context,
-    caller: &'a AlbumManager,
+    caller: &'a Caller,
     album: &'a Album,
     options: &'a ErasureOptions,
     /// What a dry run shows and its confirmation repeats.
@@ -139,11 +139,7 @@ impl Request<'_> {
 
 /// Does what is left of an erasure and returns it with its receipt; without one if that takes longer than
 /// [`RECEIPT_WAIT`]. From here on nothing fails: what searches find is gone, and the service goes on with the rest.
-async fn wait_for_receipt(
-    ctx: &Context,
-    caller: &AlbumManager,
-    id: ErasureId,
-) -> Result<StoredErasure, ApiError> {
+async fn wait_for_receipt(ctx: &Context, caller: &Caller, id: ErasureId) -> Result<StoredErasure, ApiError> {
     let deadline = Instant::now() + RECEIPT_WAIT;
     loop {
         let done = async {

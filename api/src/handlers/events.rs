@@ -108,7 +108,7 @@ impl EventStream {
                     outcome = Err(ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER)));
                 }
                 _ = checks.tick() => {
-                    outcome = self.caller.check_key(&*self.ctx.store.keys).await;
+                    outcome = self.caller.check_credential(&self.ctx.store).await;
                     checks_until_comment -= 1;
                     if checks_until_comment == 0 {
                         checks_until_comment = CHECKS_PER_COMMENT;

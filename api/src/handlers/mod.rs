@@ -4,6 +4,7 @@
 //! operation requires.
 
 pub(crate) mod albums;
+pub(crate) mod console;
 pub(crate) mod credits;
 pub(crate) mod erasures;
 pub(crate) mod events;

@@ -7,7 +7,7 @@ use photofinish_store::model::ids::AlbumId;
 use tracing::Instrument;
 use warp::reply::Response;
 
-use crate::auth::Uploader;
+use crate::auth::Watcher;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -24,14 +24,14 @@ const STREAM_INTERVAL: Duration = Duration::from_secs(1);
 /// stream of an album measures for every event.
 const SNAPSHOT_TTL: Duration = Duration::from_millis(750);
 
-pub(crate) async fn get(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Progress, ApiError> {
+pub(crate) async fn get(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Progress, ApiError> {
     let since = Instant::now();
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let shared = ctx.progress_cache.entry(input.album);
     shared.get_or_measure(since, measure_progress(&ctx, input.album)).await
 }
 
-pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Response, ApiError> {
+pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Response, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let (events, response) = open_stream();
     let task = async move { stream_progress(ctx, caller, input.album, events).await };
@@ -41,7 +41,7 @@ pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> R
     Ok(response)
 }
 
-async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events: EventSender) {
+async fn stream_progress(ctx: Context, caller: Watcher, album: AlbumId, events: EventSender) {
     let mut interval = tokio::time::interval(STREAM_INTERVAL);
     let watch = Watch {
         shared: ctx.progress_cache.entry(album),
@@ -79,7 +79,7 @@ async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events:
 /// What a stream watches, and for whom.
 struct Watch<'s> {
     ctx: &'s Context,
-    caller: &'s Uploader,
+    caller: &'s Watcher,
     album: AlbumId,
     shared: Arc<SharedProgress>,
     /// When the stream started.
@@ -91,7 +91,7 @@ impl Watch<'_> {
     /// while the stream is open.
     async fn next_progress(&self) -> Result<Progress, ApiError> {
         let Self { ctx, caller, album, shared, since } = self;
-        caller.check_key(&*ctx.store.keys).await?;
+        caller.check_credential(&ctx.store).await?;
         ctx.store.albums.get(&caller.tenant, *album).await?;
         let now = Instant::now();
         let oldest = now.checked_sub(SNAPSHOT_TTL).map_or(*since, |oldest| oldest.max(*since));

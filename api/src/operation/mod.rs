@@ -6,11 +6,14 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod catalog;
+pub(crate) mod console;
 mod credits;
 mod erasures;
 mod info;
+pub(crate) mod public;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -23,7 +26,7 @@ use utoipa::openapi::schema::Schema;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
-use crate::auth::{AnyScope, Authenticator, Caller, ScopedCaller};
+use crate::auth::{AnyScope, Authenticator, Caller, Gate, ScopedCaller};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -50,6 +53,8 @@ pub(crate) struct Operation {
     pub(crate) scope: Option<Scope>,
     /// Whether it can also respond with a stream of events.
     pub(crate) has_events: bool,
+    /// Whether it needs neither key nor session.
+    is_public: bool,
     json_handler: Handler,
     event_handler: Option<Handler>,
 }
@@ -86,8 +91,24 @@ pub(crate) struct SchemaFns {
     pub(crate) output_example: fn() -> serde_json::Result<Value>,
 }
 
+impl SchemaFns {
+    /// The functions of an input and an output.
+    fn of<I: Input, O: Output>() -> Self {
+        Self {
+            input: |schemas| (I::NAME, I::describe(schemas)),
+            input_example: I::example,
+            output: add_output_schema::<O>,
+            output_example: || serde_json::to_value(O::example()),
+        }
+    }
+}
+
 /// A request whose body has not been read.
 pub(crate) struct ApiRequest {
+    /// How its caller shows who it is.
+    pub(crate) gate: Gate,
+    /// Where it comes from; the address of no machine where that is not known.
+    pub(crate) address: IpAddr,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
@@ -125,13 +146,15 @@ impl Operation {
             let output = handler(ctx, caller, input);
             output.map(|output| reply::json_response(&output?).map_err(ApiError::internal))
         });
-        let schema_fns = SchemaFns {
-            input: |schemas| (I::NAME, I::describe(schemas)),
-            input_example: I::example,
-            output: add_output_schema::<O>,
-            output_example: || serde_json::to_value(O::example()),
-        };
-        Self { info, schema_fns, scope: C::SCOPE, has_events: false, json_handler, event_handler: None }
+        Self {
+            info,
+            schema_fns: SchemaFns::of::<I, O>(),
+            scope: C::SCOPE,
+            has_events: false,
+            is_public: false,
+            json_handler,
+            event_handler: None,
+        }
     }
 
     /// Adds a handler for callers that accept `text/event-stream`.
@@ -174,7 +197,7 @@ impl Operation {
             (AcceptedFormat::Events, Some(handler)) => handler(ctx, &mut request).await,
             (AcceptedFormat::Json, _) => (self.json_handler)(ctx, &mut request).await,
             (AcceptedFormat::Events | AcceptedFormat::Neither, _) => {
-                reject_accept_header(&ctx, &request.headers).await
+                self.reject_accept_header(&ctx, request.gate, &request.headers).await
             }
         };
         let mut response = match result {
@@ -186,12 +209,19 @@ impl Operation {
         }
         response
     }
-}
 
-/// Returns a 406, but only to callers with a valid key: a 401 takes precedence over every other error.
-async fn reject_accept_header(ctx: &OperationContext, headers: &HeaderMap) -> Result<Response, ApiError> {
-    ctx.authenticator.authenticate::<AnyScope>(headers).await?;
-    Err(ApiError::new(ErrorKind::NotAcceptable))
+    /// Returns a 406, but only to callers with a valid key or session: a 401 takes precedence over every other error.
+    async fn reject_accept_header(
+        &self,
+        ctx: &OperationContext,
+        gate: Gate,
+        headers: &HeaderMap,
+    ) -> Result<Response, ApiError> {
+        if !self.is_public {
+            ctx.authenticator.authenticate::<AnyScope>(gate, headers).await?;
+        }
+        Err(ApiError::new(ErrorKind::NotAcceptable))
+    }
 }
 
 /// Reads and discards the rest of the request body, then returns the error's response. The connection is closed if the
@@ -215,7 +245,7 @@ where
         let shape = Arc::clone(&shape);
         async move {
             let OperationContext { ctx, authenticator } = operation_ctx;
-            let caller = authenticator.authenticate::<C>(&request.headers).await?;
+            let caller = authenticator.authenticate::<C>(request.gate, &request.headers).await?;
             // Before the body is read: one above the limit costs little.
             spend_rate(&ctx, &caller, class, 1, &mut request.rate).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);

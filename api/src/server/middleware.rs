@@ -18,9 +18,11 @@ use warp::reply::Response;
 use crate::context::{Context, TraceHook};
 use crate::errors::ApiError;
 use crate::metrics as names;
-use crate::operation::{BASE_PATH, catalog};
+use crate::operation::console::console_operations;
+use crate::operation::{BASE_PATH, Operation, catalog};
 use crate::reply::REQUEST_ID_HEADER;
 use crate::server::admin::AdminEndpoint;
+use crate::server::console::CONSOLE_API;
 use crate::server::storage::STORAGE_PREFIX;
 
 /// The longest request id that is accepted from a caller.
@@ -37,11 +39,14 @@ struct RouteLabels(HashMap<String, &'static str>);
 
 impl RouteLabels {
     fn from_operations() -> Self {
-        let operations = catalog::all_operations();
-        let label = |operation: &crate::operation::Operation| {
-            (format!("{BASE_PATH}{}", operation.info.path()), operation.info.id)
+        let partner = catalog::all_operations();
+        let console = console_operations();
+        let label = |base: &str, operation: &Operation| {
+            (format!("{base}{}", operation.info.path()), operation.info.id)
         };
-        Self(operations.iter().map(label).collect())
+        let of_partners = partner.iter().map(|operation| label(BASE_PATH, operation));
+        let of_console = partner.iter().chain(&console).map(|operation| label(CONSOLE_API, operation));
+        Self(of_partners.chain(of_console).collect())
     }
 
     fn get(&self, path: &str) -> &'static str {
@@ -50,6 +55,7 @@ impl RouteLabels {
             Some(label) => label,
             None if path.starts_with(STORAGE_PREFIX) => "storage",
             None if AdminEndpoint::from_path(path).is_some() => "admin",
+            None if path.starts_with("/console") || path.starts_with("/assets/") => "console",
             None => "other",
         }
     }

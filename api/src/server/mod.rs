@@ -2,8 +2,10 @@
 
 pub(crate) mod admin;
 pub(crate) mod connection;
+pub(crate) mod console;
 pub(crate) mod listener;
 pub(crate) mod middleware;
+mod pages;
 mod receipt_keys;
 pub(crate) mod router;
 pub(crate) mod storage;

@@ -2,6 +2,7 @@
 //! turns warp's rejections into error bodies.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use warp::filters::BoxedFilter;
@@ -10,7 +11,8 @@ use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, Rejection, reject};
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Gate};
+use crate::client_address::PeerAddress;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -19,6 +21,7 @@ use crate::operation::body::RequestBody;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
+use crate::server::console;
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
 
@@ -32,6 +35,9 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
         all = all.or(operation_route(operation, operation_ctx.clone())).unify().boxed();
     }
     all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
+    if ctx.settings.console.is_enabled {
+        all = all.or(console::routes(operation_ctx)).unify().boxed();
+    }
     if ctx.store.local.is_some() {
         all = all.or(storage_route(ctx.clone())).unify().boxed();
     }
@@ -136,11 +142,12 @@ fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Cl
 }
 
 /// Extracts method, headers and the unread body.
-fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
-    let parts = warp::method().and(warp::header::headers_cloned());
-    parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
+pub(super) fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
+    let parts = warp::method().and(warp::header::headers_cloned()).and(warp::ext::optional());
+    parts.and(warp::body::stream()).map(|method, headers: HeaderMap, peer: Option<PeerAddress>, chunks| {
         let body = RequestBody::new(&headers, chunks);
-        ApiRequest { method, headers, body, rate: None }
+        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |PeerAddress(address)| address);
+        ApiRequest { gate: Gate::Key, address, method, headers, body, rate: None }
     })
 }
 

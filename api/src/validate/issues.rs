@@ -39,6 +39,10 @@ pub(crate) mod code {
     pub(crate) const INVALID_FORMAT: &str = "invalid_format";
     /// The URL names an address that is not public.
     pub(crate) const ADDRESS_REFUSED: &str = "address_refused";
+    /// The password is among those that are guessed first.
+    pub(crate) const TOO_COMMON: &str = "too_common";
+    /// The password is the address of the account.
+    pub(crate) const IS_ADDRESS: &str = "is_address";
     /// The value is not one of those allowed.
     pub(crate) const INVALID_VALUE: &str = "invalid_value";
 }

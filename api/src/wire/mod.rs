@@ -5,6 +5,7 @@
 pub(crate) mod album;
 mod album_rules;
 pub(crate) mod config;
+pub(crate) mod console;
 pub(crate) mod cost;
 pub(crate) mod credit;
 pub(crate) mod cursor;

@@ -73,4 +73,8 @@ id! {
     GrantId,
     /// An erasure: its receipt has the same id.
     ErasureId,
+    /// An account of a person.
+    AccountId,
+    /// A session of an account.
+    SessionId,
 }

@@ -1,5 +1,6 @@
 //! Albums, photos, selfies, keys, their ids and the names of their objects: plain values that know no database.
 
+pub mod account;
 pub mod album;
 pub mod bib_format;
 pub mod cost;

@@ -10,6 +10,7 @@
 //! Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no
 //! statement waits for one.
 
+mod accounts;
 #[cfg(test)]
 mod album_tests;
 mod albums;
@@ -40,6 +41,7 @@ mod texts;
 mod upload_targets;
 mod webhooks;
 
+pub(crate) use self::accounts::SqlAccounts;
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;

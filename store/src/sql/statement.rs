@@ -10,8 +10,8 @@ use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use crate::model::ids::{
-    AlbumId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId,
-    ProcessId, WebhookId,
+    AccountId, AlbumId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId,
+    ProbeId, ProcessId, SessionId, WebhookId,
 };
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -77,6 +77,7 @@ macro_rules! impl_value_from {
 }
 
 impl_value_from! {
+    AccountId => |id| Self::Id(id.0),
     AlbumId => |id| Self::Id(id.0),
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
     DeliveryId => |id| Self::Id(id.0),
@@ -90,6 +91,7 @@ impl_value_from! {
     PhotoId => |id| Self::Id(id.0),
     ProbeId => |id| Self::Id(id.0),
     ProcessId => |id| Self::Id(id.0),
+    SessionId => |id| Self::Id(id.0),
     WebhookId => |id| Self::Id(id.0),
     i64 => |number| Self::Number(Some(number)),
     Option<i64> => |number| Self::Number(number),

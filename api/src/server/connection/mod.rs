@@ -22,6 +22,7 @@ use warp::reply::Response;
 
 pub(crate) use self::refusal::refuse;
 use self::socket::{GuardedSocket, SocketLimits};
+use crate::client_address::PeerAddress;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::seats::{Activity, AnswerGuard, Seat};
@@ -55,8 +56,9 @@ impl ConnectionContext {
     /// request in flight, `shutdown` begins.
     pub(crate) async fn serve(self, socket: TcpStream, seat: Seat, shutdown: Watcher) {
         let activity = seat.activity();
+        let peer = socket.peer_addr().ok().map(|address| PeerAddress(address.ip()));
         let io = TokioIo::new(GuardedSocket::new(socket, Arc::clone(activity), self.limits));
-        let service = build_service(self.routes, self.middleware, Arc::clone(activity));
+        let service = build_service(self.routes, self.middleware, Arc::clone(activity), peer);
         let mut builder = http1::Builder::new();
         // The socket has the time limits.
         builder
@@ -91,9 +93,13 @@ fn build_service(
     routes: BoxedFilter<(Response,)>,
     middleware: Arc<RequestMiddleware>,
     activity: Arc<Activity>,
+    peer: Option<PeerAddress>,
 ) -> impl Service<Request<Incoming>, Response = TrackedResponse, Error = Infallible, Future: Send> {
     let inner = TowerToHyperService::new(warp::service(routes));
-    service_fn(move |request: Request<Incoming>| {
+    service_fn(move |mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         let (inner, middleware) = (inner.clone(), Arc::clone(&middleware));
         let answer = activity.begin_request();
         async move {

@@ -202,6 +202,8 @@ impl TestService {
             seats: SeatLimits::for_open_files(1 << 20),
             credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
+            passwords: Passwords::default(),
+            visitor_secret: VisitorSecret::random(),
         };
         change(&mut setup);
         let runtime =

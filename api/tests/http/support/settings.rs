@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use photofinish_api::context::{ApiSettings, Environment};
+use photofinish_api::context::{ApiSettings, ConsoleSettings, Environment};
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::model::rate::RateLimits;
@@ -48,5 +48,14 @@ pub(super) fn settings() -> ApiSettings {
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
         admin_on_api_port: true,
+        console: ConsoleSettings {
+            is_enabled: true,
+            public_url: "http://127.0.0.1:8080".parse().expect("a URL"),
+            gallery_url: None,
+            storage_origin: None,
+            proxies: 0,
+            folder: None,
+            version: "0.1.0",
+        },
     }
 }

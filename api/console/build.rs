@@ -1,0 +1,32 @@
+//! Embeds the pages that set-up has built. Without them the program says how to build them.
+
+use std::env;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn main() -> std::io::Result<()> {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let built = manifest.join("../../.photofinish/console/files");
+    println!("cargo:rerun-if-changed={}", built.display());
+    println!("cargo:rerun-if-changed=build.rs");
+    let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("files.rs");
+    std::fs::write(target, list_files(&built)?)
+}
+
+/// Returns the source of a list of files and their contents.
+fn list_files(folder: &Path) -> std::io::Result<String> {
+    let mut list = String::from("&[\n");
+    if folder.is_dir() {
+        let entries: std::io::Result<Vec<_>> = std::fs::read_dir(folder)?.collect();
+        let mut paths: Vec<PathBuf> = entries?.into_iter().map(|entry| entry.path()).collect();
+        // In one order, so that two builds are equal.
+        paths.sort();
+        for path in paths {
+            let name = path.file_name().and_then(|name| name.to_str()).expect("built files have names");
+            let path = path.canonicalize()?;
+            writeln!(list, "    ({name:?}, include_bytes!({path:?}) as &[u8]),").expect("memory suffices");
+        }
+    }
+    list.push_str("]\n");
+    Ok(list)
+}

@@ -1,0 +1,111 @@
+//! The accounts of an organization, and the own one.
+
+use photofinish_store::error::StoreErrorKind;
+use photofinish_store::model::account::{LinkPurpose, NewAccount};
+use time::OffsetDateTime;
+
+use super::{check_password, make_link};
+use crate::auth::{Member, Owner};
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::session;
+use crate::validate::issues::PathSegment;
+use crate::wire::console::Nothing;
+use crate::wire::console::account::{
+    Account, AccountPage, InviteAccount, InvitedAccount, OneAccount, PasswordChange, UpdateAccount,
+    UpdateOwnAccount,
+};
+
+pub(crate) async fn list(ctx: Context, caller: Owner, _: Nothing) -> Result<AccountPage, ApiError> {
+    Ok(ctx.store.accounts.list(Some(caller.tenant.organization)).await?.into())
+}
+
+pub(crate) async fn invite(
+    ctx: Context,
+    caller: Owner,
+    input: InviteAccount,
+) -> Result<InvitedAccount, ApiError> {
+    let (link, url) = make_link(&ctx, LinkPurpose::Welcome);
+    let account = NewAccount {
+        organization: caller.tenant.organization,
+        email: input.email,
+        role: input.role,
+        is_operator: false,
+    };
+    match ctx.store.accounts.invite(account, link).await {
+        Ok(account) => {
+            tracing::info!(account.id = %account.id, by = %caller.signed_in.account, "account invited");
+            Ok(InvitedAccount { account: account.into(), link: url, expires_at: link.expires_at })
+        }
+        Err(error) if error.kind == StoreErrorKind::Conflict => {
+            Err(ApiError::new(ErrorKind::Conflict).with_code("ADDRESS_TAKEN"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn reset(
+    ctx: Context,
+    caller: Owner,
+    input: OneAccount,
+) -> Result<InvitedAccount, ApiError> {
+    let accounts = ctx.store.accounts.list(Some(caller.tenant.organization)).await?;
+    let account = accounts.into_iter().find(|account| account.id == input.account);
+    let account = account.ok_or_else(ApiError::not_found)?;
+    let purpose = if account.has_password { LinkPurpose::Reset } else { LinkPurpose::Welcome };
+    let (link, url) = make_link(&ctx, purpose);
+    ctx.store.accounts.make_link(account.id, link).await?;
+    tracing::info!(account.id = %account.id, by = %caller.signed_in.account, "link to another password made");
+    Ok(InvitedAccount { account: account.into(), link: url, expires_at: link.expires_at })
+}
+
+pub(crate) async fn update(ctx: Context, caller: Owner, input: UpdateAccount) -> Result<Account, ApiError> {
+    let updated = ctx.store.accounts.update(caller.tenant.organization, input.account, input.change).await;
+    match updated {
+        Ok(account) => {
+            tracing::info!(account.id = %account.id, by = %caller.signed_in.account, "account changed");
+            Ok(account.into())
+        }
+        Err(error) if error.kind == StoreErrorKind::Conflict => {
+            Err(ApiError::new(ErrorKind::Conflict).with_code("LAST_OWNER"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn update_own(
+    ctx: Context,
+    caller: Member,
+    input: UpdateOwnAccount,
+) -> Result<Account, ApiError> {
+    if let Some(change) = input.password {
+        change_password(&ctx, &caller, change).await?;
+    }
+    let organization = caller.tenant.organization;
+    let account = ctx.store.accounts.update(organization, caller.signed_in.account, input.change);
+    Ok(account.await?.into())
+}
+
+/// Sets another password and ends the other sessions. Wrong guesses of the one until now count as those at the sign-in.
+async fn change_password(ctx: &Context, caller: &Member, change: PasswordChange) -> Result<(), ApiError> {
+    let (accounts, now) = (&ctx.store.accounts, OffsetDateTime::now_utc());
+    let (_, account) = session::find(&**accounts, &caller.signed_in.digest, now).await?;
+    let credentials = accounts.find_credentials(&account.email).await?.ok_or_else(ApiError::not_found)?;
+    if let Ok(wait) = std::time::Duration::try_from(credentials.blocked_until - now)
+        && !wait.is_zero()
+    {
+        return Err(ApiError::rate_limited(wait));
+    }
+    // An account that came by a one-time link alone has none to prove.
+    if credentials.password.is_some() && !ctx.passwords.verify(change.current, credentials.password).await? {
+        accounts.record_failure(account.id, now).await?;
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code("WRONG_PASSWORD"));
+    }
+    let path = vec![PathSegment::Field("password"), PathSegment::Field("new")];
+    check_password(&change.new, &account.email, path)?;
+    let hash = ctx.passwords.hash(change.new).await?;
+    accounts.set_password(account.id, hash, caller.signed_in.session).await?;
+    tracing::info!(account.id = %account.id, "password changed");
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! API keys of an organization.
+
+use photofinish_store::model::key::NewKey;
+use photofinish_store::model::rate::RateLimits;
+use time::{Duration, OffsetDateTime};
+
+use crate::auth::Owner;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::key::KeyText;
+use crate::wire::Acknowledgement;
+use crate::wire::console::Nothing;
+use crate::wire::console::key::{CreateKey, CreatedKey, Key, KeyList, RevokeKey};
+
+pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Result<CreatedKey, ApiError> {
+    let text = KeyText::generate(input.mode);
+    let expires_at =
+        input.expires_in_days.map(|days| OffsetDateTime::now_utc() + Duration::days(days.into()));
+    let key = NewKey {
+        organization: caller.tenant.organization,
+        mode: input.mode,
+        label: input.label,
+        hint: text.hint(),
+        scopes: input.scopes,
+        limits: RateLimits::default(),
+        expires_at,
+        digest: text.digest(),
+    };
+    let key = ctx.store.keys.create(key).await?;
+    tracing::info!(key.id = %key.id, by = %caller.signed_in.account, "key created");
+    Ok(CreatedKey { key: text.reveal().to_owned(), details: key.into() })
+}
+
+pub(crate) async fn list(ctx: Context, caller: Owner, _: Nothing) -> Result<KeyList, ApiError> {
+    let keys = ctx.store.keys.list().await?.into_iter().rev();
+    let own = keys.filter(|key| key.tenant.organization == caller.tenant.organization);
+    Ok(KeyList { keys: own.map(Key::from).collect() })
+}
+
+pub(crate) async fn revoke(
+    ctx: Context,
+    caller: Owner,
+    input: RevokeKey,
+) -> Result<Acknowledgement, ApiError> {
+    let keys = ctx.store.keys.list().await?;
+    let is_own = |key: &photofinish_store::model::key::Key| {
+        key.id == input.key && key.tenant.organization == caller.tenant.organization
+    };
+    if !keys.iter().any(is_own) {
+        return Err(ApiError::not_found());
+    }
+    ctx.store.keys.revoke(input.key).await?;
+    tracing::info!(key.id = %input.key, by = %caller.signed_in.account, "key revoked");
+    Ok(Acknowledgement::new("Key revoked"))
+}

@@ -1,0 +1,58 @@
+//! What the pipelines of all processes do, as one response or as a stream of server-sent events.
+
+use std::time::Duration;
+
+use tracing::Instrument;
+use warp::reply::Response;
+
+use crate::auth::Member;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::sse::{EventSender, open_stream, send_event};
+use crate::wire::console::Nothing;
+use crate::wire::console::pipeline::PipelineOverview;
+
+/// How often a stream sends an event.
+const STREAM_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) async fn get(ctx: Context, _: Member, _: Nothing) -> Result<PipelineOverview, ApiError> {
+    read(&ctx).await
+}
+
+async fn read(ctx: &Context) -> Result<PipelineOverview, ApiError> {
+    let processes = ctx.store.processes.list().await?;
+    Ok(PipelineOverview::new(processes, ctx.health.find_bottleneck().await))
+}
+
+pub(crate) async fn stream(ctx: Context, caller: Member, _: Nothing) -> Result<Response, ApiError> {
+    let (events, response) = open_stream();
+    // The task ends when the session ends, the service drains, the database fails, or the client disconnects.
+    tokio::spawn(async move { send_overviews(ctx, caller, events).await }.in_current_span());
+    Ok(response)
+}
+
+async fn send_overviews(ctx: Context, caller: Member, events: EventSender) {
+    let mut interval = tokio::time::interval(STREAM_INTERVAL);
+    loop {
+        tokio::select! {
+            () = events.closed() => return,
+            () = ctx.draining.wait_until_begun() => {
+                let error = ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(STREAM_INTERVAL));
+                return send_event(&events, "error", &error.to_json()).await;
+            }
+            _ = interval.tick() => {}
+        }
+        let overview = async {
+            caller.check_credential(&ctx.store).await?;
+            serde_json::to_string(&read(&ctx).await?).map_err(ApiError::internal)
+        };
+        match overview.await {
+            Ok(text) => send_event(&events, "message", &text).await,
+            Err(error) => {
+                error.log();
+                return send_event(&events, "error", &error.to_json()).await;
+            }
+        }
+    }
+}

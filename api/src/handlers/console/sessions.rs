@@ -1,0 +1,134 @@
+//! Signing in and out.
+
+use std::time::Duration;
+
+use photofinish_store::error::StoreErrorKind;
+use photofinish_store::model::account::Credentials;
+use time::OffsetDateTime;
+
+use super::describe_session;
+use crate::auth::Member;
+use crate::client_address::network_digest;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::operation::public::{Answer, Visitor};
+use crate::session;
+use crate::token::Token;
+use crate::wire::Acknowledgement;
+use crate::wire::console::Nothing;
+use crate::wire::console::session::{CreateSession, EndSession, Session, SessionList};
+
+/// Wrong passwords from one network in an hour before the others from there have to wait.
+const MAX_FAILURES_FROM_NETWORK: u64 = 100;
+
+pub(crate) async fn create(
+    ctx: Context,
+    visitor: Visitor,
+    input: CreateSession,
+) -> Result<Answer<Session>, ApiError> {
+    let now = OffsetDateTime::now_utc();
+    let attempt = Attempt::new(&ctx, &visitor, now);
+    attempt.check_network().await?;
+    let found = ctx.store.accounts.find_credentials(&input.email).await?;
+    if let Some(wait) = found.as_ref().and_then(|found| positive(found.blocked_until - now)) {
+        return Err(ApiError::rate_limited(wait));
+    }
+    let hash = found.as_ref().and_then(|found| found.password.clone());
+    let is_right = ctx.passwords.verify(input.password, hash).await?;
+    let account = match found {
+        Some(Credentials { account, .. }) if is_right && account.disabled_at.is_none() => account,
+        found => return Err(attempt.fail(found).await),
+    };
+    let token = Token::generate();
+    let session = session::new_session(&token, &visitor.headers);
+    let begun = ctx.store.accounts.begin_session(account.id, session).await?;
+    tracing::info!(account.id = %account.id, session.id = %begun.id, "signed in");
+    let body = describe_session(&ctx, &begun, account);
+    Ok(Answer::with_cookie(body, session::set_cookie(&token, ctx.settings.console.is_https())))
+}
+
+/// A password that somebody tries.
+struct Attempt<'a> {
+    ctx: &'a Context,
+    now: OffsetDateTime,
+    network: [u8; 32],
+}
+
+impl<'a> Attempt<'a> {
+    fn new(ctx: &'a Context, visitor: &Visitor, now: OffsetDateTime) -> Self {
+        Self { ctx, now, network: network_digest(&ctx.visitor_secret, visitor.address, now) }
+    }
+
+    fn hour(&self) -> i64 {
+        self.now.unix_timestamp().div_euclid(3600)
+    }
+
+    /// Refuses a network from which too many wrong passwords came within this hour.
+    async fn check_network(&self) -> Result<(), ApiError> {
+        let failures = self.ctx.store.accounts.failures_from(&self.network, self.hour()).await?;
+        if failures < MAX_FAILURES_FROM_NETWORK {
+            return Ok(());
+        }
+        let rest = 3600 - self.now.unix_timestamp().rem_euclid(3600);
+        Err(ApiError::rate_limited(Duration::from_secs(rest.unsigned_abs())))
+    }
+
+    /// Counts a wrong password. The answer is the same for an address without an account.
+    async fn fail(&self, found: Option<Credentials>) -> ApiError {
+        let accounts = &self.ctx.store.accounts;
+        let counted = async {
+            accounts.count_failure(&self.network, self.hour()).await?;
+            match found {
+                Some(found) => accounts.record_failure(found.account.id, self.now).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        match counted.await {
+            Ok(()) => ApiError::new(ErrorKind::Unauthorized).with_code("WRONG_CREDENTIALS"),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+fn positive(wait: time::Duration) -> Option<Duration> {
+    Duration::try_from(wait).ok().filter(|wait| !wait.is_zero())
+}
+
+pub(crate) async fn get(ctx: Context, caller: Member, _: Nothing) -> Result<Session, ApiError> {
+    let digest = &caller.signed_in.digest;
+    let (session, account) = session::find(&*ctx.store.accounts, digest, OffsetDateTime::now_utc()).await?;
+    Ok(describe_session(&ctx, &session, account))
+}
+
+/// Ends the session of the cookie, if there is one. May be repeated.
+pub(crate) async fn delete(
+    ctx: Context,
+    visitor: Visitor,
+    _: Nothing,
+) -> Result<Answer<Acknowledgement>, ApiError> {
+    let is_https = ctx.settings.console.is_https();
+    if let Ok(digest) = session::read_digest(&visitor.headers, is_https)
+        && let Some((session, account)) = ctx.store.accounts.find_session(&digest).await?
+    {
+        match ctx.store.accounts.end_session(account.id, session.id).await {
+            Err(error) if error.kind != StoreErrorKind::NotFound => return Err(error.into()),
+            _ => tracing::info!(account.id = %account.id, session.id = %session.id, "signed out"),
+        }
+    }
+    Ok(Answer::with_cookie(Acknowledgement::new("Signed out"), session::remove_cookie(is_https)))
+}
+
+pub(crate) async fn list(ctx: Context, caller: Member, _: Nothing) -> Result<SessionList, ApiError> {
+    let sessions = ctx.store.accounts.list_sessions(caller.signed_in.account).await?;
+    Ok(SessionList::new(sessions, caller.signed_in.session))
+}
+
+pub(crate) async fn end(
+    ctx: Context,
+    caller: Member,
+    input: EndSession,
+) -> Result<Acknowledgement, ApiError> {
+    ctx.store.accounts.end_session(caller.signed_in.account, input.session).await?;
+    Ok(Acknowledgement::new("Session ended"))
+}

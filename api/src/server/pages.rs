@@ -1,0 +1,180 @@
+//! The pages of the console and their files, with headers that keep out whatever is not ours.
+
+use std::sync::Arc;
+
+use photofinish_console::{File, Files};
+use sha2::{Digest, Sha256};
+use warp::filters::BoxedFilter;
+use warp::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderValue, IF_NONE_MATCH,
+    LOCATION, VARY,
+};
+use warp::http::{HeaderMap, Method, StatusCode};
+use warp::path::FullPath;
+use warp::reply::Response;
+use warp::{Filter, reject};
+
+use crate::context::{ConsoleSettings, Context};
+use crate::errors::ApiError;
+use crate::reply;
+
+/// The path under which the files of pages are.
+const FILES_PREFIX: &str = "/assets/";
+/// The path of the console.
+const CONSOLE: &str = "/console";
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// A path that this module answers.
+enum Page {
+    /// A page of the console: the program in the browser reads the path.
+    Console,
+    /// A file of pages.
+    File(String),
+    /// The root of the host, which has nothing of its own.
+    Root,
+}
+
+impl Page {
+    fn from_path(path: &str) -> Option<Self> {
+        if let Some(name) = path.strip_prefix(FILES_PREFIX) {
+            return Some(Self::File(name.to_owned()));
+        }
+        let below = path.strip_prefix(CONSOLE)?;
+        let is_page = below.is_empty() || below.starts_with('/') && !below.starts_with("/api/");
+        is_page.then_some(Self::Console)
+    }
+}
+
+/// Returns the routes of pages.
+pub(super) fn routes(ctx: &Context) -> BoxedFilter<(Response,)> {
+    let site = Arc::new(Site::new(&ctx.settings.console));
+    warp::path::full()
+        .and_then(|path: FullPath| {
+            let page = if path.as_str() == "/" { Some(Page::Root) } else { Page::from_path(path.as_str()) };
+            async move { page.ok_or_else(reject::not_found) }
+        })
+        .and(warp::method())
+        .and(warp::header::headers_cloned())
+        .then(move |page: Page, method: Method, headers: HeaderMap| {
+            let site = Arc::clone(&site);
+            async move { site.respond(&page, &method, &headers) }
+        })
+        .boxed()
+}
+
+/// The files, and what headers say of them.
+struct Site {
+    files: Files,
+    policy: HeaderValue,
+}
+
+impl Site {
+    fn new(settings: &ConsoleSettings) -> Self {
+        let files = settings.folder.clone().map_or(Files::Embedded, Files::Folder);
+        Self { files, policy: content_policy(settings) }
+    }
+
+    fn respond(&self, page: &Page, method: &Method, headers: &HeaderMap) -> Response {
+        match *method {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return reply::options_response(ALLOW),
+            _ => return ApiError::method_not_allowed(ALLOW).into_response(),
+        }
+        let mut response = match page {
+            Page::Console => self.page_response("console", headers),
+            Page::Root => redirect(CONSOLE),
+            Page::File(name) => {
+                match self.files.get(name).filter(|file| !file.media_type.starts_with("text/html")) {
+                    Some(file) => {
+                        let mut response = file_response(file, headers);
+                        // The name has a digest of the content, so that another content has another name.
+                        let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
+                        response.headers_mut().insert(CACHE_CONTROL, forever);
+                        response
+                    }
+                    None => ApiError::not_found().into_response(),
+                }
+            }
+        };
+        if *method == Method::HEAD {
+            let length = response.headers_mut().remove(CONTENT_LENGTH);
+            let (parts, _) = response.into_parts();
+            response = Response::from_parts(parts, bytes::Bytes::new().into());
+            if let Some(length) = length {
+                response.headers_mut().insert(CONTENT_LENGTH, length);
+            }
+        }
+        response
+    }
+
+    fn page_response(&self, name: &str, headers: &HeaderMap) -> Response {
+        let file = self.files.page(name);
+        let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&file.bytes)[..12]));
+        let tag = HeaderValue::from_str(&tag).expect("hexadecimal digits are ASCII");
+        let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known == tag);
+        let mut response = if is_known { not_modified() } else { file_response(file, headers) };
+        let headers = response.headers_mut();
+        headers.insert(ETAG, tag);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert("content-security-policy", self.policy.clone());
+        headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+        headers.insert(
+            "permissions-policy",
+            HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
+        );
+        headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+        headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
+        response
+    }
+}
+
+/// Returns the policy of pages: nothing but their own files, the API of this host, and pictures of the storage.
+fn content_policy(settings: &ConsoleSettings) -> HeaderValue {
+    let storage = settings.storage_origin.as_deref().map_or(String::new(), |origin| format!(" {origin}"));
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:{storage}; \
+         connect-src 'self'{storage}; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+}
+
+fn file_response(file: File, headers: &HeaderMap) -> Response {
+    let media_type = HeaderValue::from_static(file.media_type);
+    let accepts = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let brotli = file.brotli.filter(|_| accepts_brotli(accepts));
+    let is_brotli = brotli.is_some();
+    let bytes = brotli.unwrap_or(file.bytes);
+    let length = HeaderValue::from(bytes.len());
+    let bytes = match bytes {
+        std::borrow::Cow::Borrowed(bytes) => bytes::Bytes::from_static(bytes),
+        std::borrow::Cow::Owned(bytes) => bytes.into(),
+    };
+    let mut response = reply::body_response(media_type, bytes);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, length);
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if is_brotli {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("br"));
+    }
+    response
+}
+
+fn accepts_brotli(header: &str) -> bool {
+    header.split(',').any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        parts.next() == Some("br") && parts.all(|weight| weight != "q=0")
+    })
+}
+
+fn not_modified() -> Response {
+    let mut response = Response::new(bytes::Bytes::new().into());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
+fn redirect(to: &'static str) -> Response {
+    let mut response = Response::new(bytes::Bytes::new().into());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
+    response
+}

@@ -1,0 +1,143 @@
+//! API keys.
+
+use photofinish_store::model::ids::KeyId;
+use photofinish_store::model::key::{Key as Stored, KeyMode, Scope};
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{Integer, ListOf, OneOf, text, uuid};
+use crate::wire::{Output, sample};
+
+const MODES: [KeyMode; 2] = [KeyMode::Test, KeyMode::Live];
+
+/// An API key, without its secret.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Key {
+    id: Uuid,
+    label: String,
+    /// `test` or `live`.
+    mode: String,
+    /// How it begins.
+    hint: String,
+    scopes: Vec<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+    #[schema(required)]
+    #[serde(with = "time::serde::rfc3339::option")]
+    last_used_at: Option<OffsetDateTime>,
+    #[schema(required)]
+    #[serde(with = "time::serde::rfc3339::option")]
+    expires_at: Option<OffsetDateTime>,
+    #[schema(required)]
+    #[serde(with = "time::serde::rfc3339::option")]
+    revoked_at: Option<OffsetDateTime>,
+}
+
+impl From<Stored> for Key {
+    fn from(stored: Stored) -> Self {
+        Self {
+            id: stored.id.0,
+            label: stored.label,
+            mode: stored.tenant.mode.as_str().to_owned(),
+            hint: stored.hint,
+            scopes: stored.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            created_at: stored.created_at,
+            last_used_at: stored.last_used_at,
+            expires_at: stored.expires_at,
+            revoked_at: stored.revoked_at,
+        }
+    }
+}
+
+impl Key {
+    fn example() -> Self {
+        Self {
+            id: sample::KEY.0,
+            label: "gate 3".to_owned(),
+            mode: "live".to_owned(),
+            hint: "svc_live_4fQ2aB".to_owned(),
+            scopes: Scope::ALL.map(|scope| scope.as_str().to_owned()).to_vec(),
+            created_at: sample::TIME,
+            last_used_at: None,
+            expires_at: None,
+            revoked_at: None,
+        }
+    }
+}
+
+/// The keys of the organization, newest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct KeyList {
+    pub(crate) keys: Vec<Key>,
+}
+
+impl Output for KeyList {
+    fn example() -> Self {
+        Self { keys: vec![Key::example()] }
+    }
+}
+
+/// A new key, which is shown this once.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedKey {
+    /// The secret. It is not shown again.
+    pub(crate) key: String,
+    #[serde(flatten)]
+    pub(crate) details: Key,
+}
+
+impl Output for CreatedKey {
+    fn example() -> Self {
+        Self { key: "svc_live_..".to_owned(), details: Key::example() }
+    }
+}
+
+/// Body of `keys/create`.
+pub(crate) struct CreateKey {
+    pub(crate) label: String,
+    pub(crate) mode: KeyMode,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) expires_in_days: Option<u32>,
+}
+
+impl Input for CreateKey {
+    const NAME: &'static str = "CreateKey";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let label = fields.optional("label", "A name for people.", text(0, 200));
+        let mode = OneOf { choices: &MODES, to_name: KeyMode::as_str };
+        let mode = fields.required("mode", "Which environment it is for.", mode);
+        let scope = OneOf { choices: &Scope::ALL, to_name: Scope::as_str };
+        let scopes = fields.required("scopes", "What it permits.", ListOf { item: scope, min: 1, max: 3 });
+        let days = Integer { min: 1, max: 3650 };
+        let expires_in_days = fields.optional("expiresInDays", "After how many days it expires.", days);
+        let label = label.unwrap_or_default();
+        Some(Self { label, mode: mode?, scopes: scopes?, expires_in_days })
+    }
+
+    fn example() -> Value {
+        json!({ "label": "gate 3", "mode": "live", "scopes": ["search:read"] })
+    }
+}
+
+/// Body of `keys/revoke`.
+pub(crate) struct RevokeKey {
+    pub(crate) key: KeyId,
+}
+
+impl Input for RevokeKey {
+    const NAME: &'static str = "RevokeKey";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { key: fields.required("keyId", "The key.", uuid())? })
+    }
+
+    fn example() -> Value {
+        json!({ "keyId": sample::KEY })
+    }
+}

@@ -1,0 +1,119 @@
+//! The health of the whole service, and grants of credits.
+
+use photofinish_store::model::key::KeyMode;
+use photofinish_store::model::process::Process as StoredProcess;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::pipeline::Process;
+use crate::context::{ComponentHealth, ComponentState};
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{Number, OneOf, text};
+use crate::wire::Output;
+
+/// A component of the process that answers.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Component {
+    name: String,
+    /// `starting`, `running` or `down`.
+    state: String,
+    /// What an operator should know of it.
+    #[schema(required)]
+    detail: Option<String>,
+}
+
+impl From<ComponentHealth> for Component {
+    fn from(health: ComponentHealth) -> Self {
+        let (state, detail) = match health.state {
+            ComponentState::Starting => ("starting", None),
+            ComponentState::Running => ("running", None),
+            ComponentState::RunningWith(detail) => ("running", Some(detail)),
+            ComponentState::Down(reason) => ("down", Some(reason)),
+        };
+        Self { name: health.name.to_owned(), state: state.to_owned(), detail }
+    }
+}
+
+/// The photos of all organizations that wait.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WaitingPhotos {
+    #[schema(value_type = f64, minimum = 0)]
+    pub(crate) queued: u64,
+    /// How long the oldest has waited, seconds; null if none does.
+    #[schema(required)]
+    pub(crate) oldest_seconds: Option<f64>,
+}
+
+/// The health of the whole service.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ServiceHealth {
+    components: Vec<Component>,
+    processes: Vec<Process>,
+    queue: WaitingPhotos,
+    version: String,
+}
+
+impl ServiceHealth {
+    pub(crate) fn new(
+        components: Vec<ComponentHealth>,
+        processes: Vec<StoredProcess>,
+        queue: WaitingPhotos,
+        version: &str,
+    ) -> Self {
+        Self {
+            components: components.into_iter().map(Component::from).collect(),
+            processes: processes.into_iter().map(Process::from).collect(),
+            queue,
+            version: version.to_owned(),
+        }
+    }
+}
+
+impl Output for ServiceHealth {
+    fn example() -> Self {
+        let database = ComponentHealth { name: "database", state: ComponentState::Running };
+        let queue = WaitingPhotos { queued: 12, oldest_seconds: Some(1.5) };
+        Self::new(vec![database], Vec::new(), queue, "0.1.0")
+    }
+}
+
+/// Body of `operator/credits/grant`.
+pub(crate) struct GrantCredits {
+    pub(crate) organization: String,
+    pub(crate) mode: KeyMode,
+    pub(crate) credits: f64,
+    pub(crate) note: String,
+}
+
+impl Input for GrantCredits {
+    const NAME: &'static str = "GrantCredits";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let organization = fields.required("organization", "Its name.", text(1, 200));
+        let modes = OneOf { choices: &[KeyMode::Test, KeyMode::Live], to_name: KeyMode::as_str };
+        let mode = fields.required("mode", "Of which environment.", modes);
+        let credits = Number { min: -1e9, max: 1e9 };
+        let credits = fields.required("credits", "How many; negative to take them back.", credits);
+        let note = fields.optional("note", "What for.", text(0, 1000));
+        let note = note.unwrap_or_default();
+        Some(Self { organization: organization?, mode: mode?, credits: credits?, note })
+    }
+
+    fn example() -> Value {
+        json!({ "organization": "Lake Timing", "mode": "live", "credits": 1000, "note": "invoice 17" })
+    }
+}
+
+/// What an organization has after a grant.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GrantedBalance {
+    pub(crate) balance: f64,
+}
+
+impl Output for GrantedBalance {
+    fn example() -> Self {
+        Self { balance: 1000.0 }
+    }
+}

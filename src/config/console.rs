@@ -1,0 +1,26 @@
+//! Settings of the console and of what visitors see.
+
+use std::path::PathBuf;
+
+use super::parsers::{self, Choice};
+
+const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
+
+/// Settings of the console.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Console (roles all, serve)")]
+pub struct ConsoleArguments {
+    /// Whether there are the console and galleries
+    #[arg(long, env = "PHOTOFINISH_CONSOLE", value_name = "ON_OFF", default_value = "on", value_parser = ON_OFF)]
+    pub console: bool,
+    /// Folder that the pages are read from, for who works on them [default: those in the program]
+    #[arg(long, env = "PHOTOFINISH_CONSOLE_DIR", value_name = "FOLDER")]
+    pub console_dir: Option<PathBuf>,
+    /// Proxies before the service that add the address of their client to x-forwarded-for; wrong passwords are counted by it
+    #[arg(long, env = "PHOTOFINISH_PROXIES", value_name = "PROXIES", default_value = "0", value_parser = proxies)]
+    pub proxies: usize,
+}
+
+fn proxies(text: &str) -> Result<usize, String> {
+    parsers::integer(text, 0, 10).map(|proxies| proxies as usize)
+}

@@ -1,0 +1,309 @@
+//! Accounts of people in the database, the links that let them in, and their sessions.
+
+mod rows;
+mod sessions;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use self::rows::{AccountRow, CredentialsRow, LinkRow, account_columns};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::account::{
+    Account, AccountChange, Credentials, Link, LinkUse, NewAccount, NewLink, NewSession, Role, Session,
+    TokenDigest,
+};
+use crate::model::encoding::{from_micros, micros_after, now_micros, to_micros};
+use crate::model::ids::{AccountId, OrganizationId, SessionId};
+use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::convert_rows;
+use crate::sql::statement::query;
+use crate::traits::{Accounts, Result};
+
+const OPERATION: &str = "change an account";
+
+/// Wrong passwords in a row that cost no wait.
+const FREE_FAILURES: i64 = 5;
+/// The wait after the first one that does; each doubles it.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+
+pub(crate) struct SqlAccounts {
+    database: Database,
+}
+
+impl SqlAccounts {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+}
+
+fn account_not_found() -> StoreError {
+    StoreError::not_found("account")
+}
+
+/// Returns how long no password is tried after so many wrong ones.
+fn wait_after(failures: i64) -> Duration {
+    let doublings = failures - FREE_FAILURES - 1;
+    if doublings < 0 {
+        return Duration::ZERO;
+    }
+    let factor = 1_u32.checked_shl(u32::try_from(doublings).unwrap_or(u32::MAX)).unwrap_or(u32::MAX);
+    FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT)
+}
+
+/// Writes a link in place of the one before for the same purpose.
+async fn write_link(transaction: &mut Transaction, account: AccountId, link: NewLink) -> Result<()> {
+    let write = "insert into account_link (account, purpose, digest, expires_at) values ($1, $2, $3, $4) \
+                 on conflict (account, purpose) do update set digest = excluded.digest, expires_at = excluded.expires_at";
+    query(OPERATION, write)
+        .bind(account)
+        .bind(link.purpose.as_str())
+        .bind(link.digest.to_vec())
+        .bind(to_micros(link.expires_at))
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
+async fn find_account(transaction: &mut Transaction, id: AccountId) -> Result<Account> {
+    let row: Option<AccountRow> =
+        query(OPERATION, concat!("select ", account_columns!(), " where a.id = $1"))
+            .bind(id)
+            .fetch_optional(transaction)
+            .await?;
+    row.ok_or_else(account_not_found)?.try_into()
+}
+
+/// Locks the accounts of an organization, so that of two that leave it without an owner one sees the other.
+async fn lock_accounts(transaction: &mut Transaction, organization: OrganizationId) -> Result<()> {
+    query(OPERATION, "update organization set name = name where id = $1")
+        .bind(organization)
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
+#[async_trait]
+impl Accounts for SqlAccounts {
+    async fn invite(&self, account: NewAccount, link: NewLink) -> Result<Account> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        // An account that nobody has used yet is invited again, with what is asked now.
+        let write = "insert into account (id, organization, email, name, role, is_operator, created_at) \
+                     values ($1, $2, $3, '', $4, $5, $6) on conflict (email) do update set role = excluded.role, \
+                     is_operator = excluded.is_operator, disabled_at = null \
+                     where account.password is null and account.organization = excluded.organization";
+        let written = query(OPERATION, write)
+            .bind(AccountId::generate())
+            .bind(account.organization)
+            .bind(account.email.clone())
+            .bind(account.role.as_str())
+            .bind(i64::from(account.is_operator))
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        if written == 0 {
+            return Err(StoreError::new(StoreErrorKind::Conflict, "the address has an account"));
+        }
+        let (id,): (AccountId,) = query(OPERATION, "select id from account where email = $1")
+            .bind(account.email)
+            .fetch_one(&mut transaction)
+            .await?;
+        write_link(&mut transaction, id, link).await?;
+        let made = find_account(&mut transaction, id).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(made)
+    }
+
+    async fn make_link(&self, account: AccountId, link: NewLink) -> Result<()> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        write_link(&mut transaction, account, link).await?;
+        transaction.commit(OPERATION).await
+    }
+
+    async fn find_link(&self, digest: &TokenDigest) -> Result<Option<Link>> {
+        const OPERATION: &str = "find a link of an account";
+        let find = concat!(
+            "select l.purpose, l.expires_at as link_expires_at, ",
+            account_columns!(),
+            " join account_link l on l.account = a.id where l.digest = $1 and a.disabled_at is null"
+        );
+        let row: Option<LinkRow> = query(OPERATION, find)
+            .bind(digest.to_vec())
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        row.map(Link::try_from).transpose()
+    }
+
+    async fn use_link(&self, usage: LinkUse) -> Result<Account> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let used: Option<(AccountId,)> =
+            query(OPERATION, "delete from account_link where digest = $1 returning account")
+                .bind(usage.digest.to_vec())
+                .fetch_optional(&mut transaction)
+                .await?;
+        let (id,) = used.ok_or_else(|| StoreError::not_found("link of an account"))?;
+        if usage.password.is_some() {
+            sessions::end_all(&mut transaction, id, None).await?;
+        }
+        let update = "update account set password = coalesce($2, password), name = coalesce($3, name), failures = 0, \
+                      blocked_until = 0 where id = $1 and disabled_at is null";
+        let updated = query(OPERATION, update)
+            .bind(id)
+            .bind(usage.password)
+            .bind(usage.name)
+            .execute(&mut transaction)
+            .await?;
+        if updated == 0 {
+            return Err(account_not_found());
+        }
+        sessions::insert(&mut transaction, id, usage.session).await?;
+        let account = find_account(&mut transaction, id).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(account)
+    }
+
+    async fn find_credentials(&self, email: &str) -> Result<Option<Credentials>> {
+        const OPERATION: &str = "find an account";
+        let find = concat!("select a.password, a.blocked_until, ", account_columns!(), " where a.email = $1");
+        let row: Option<CredentialsRow> = query(OPERATION, find)
+            .bind(email)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        row.map(Credentials::try_from).transpose()
+    }
+
+    async fn record_failure(&self, account: AccountId, at: OffsetDateTime) -> Result<OffsetDateTime> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let count = "update account set failures = failures + 1 where id = $1 returning failures";
+        let counted: Option<(i64,)> =
+            query(OPERATION, count).bind(account).fetch_optional(&mut transaction).await?;
+        let (failures,) = counted.ok_or_else(account_not_found)?;
+        let until = micros_after(to_micros(at), wait_after(failures));
+        query(OPERATION, "update account set blocked_until = $2 where id = $1")
+            .bind(account)
+            .bind(until)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await?;
+        from_micros(until)
+    }
+
+    async fn count_failure(&self, source: &[u8; 32], hour: i64) -> Result<u64> {
+        sessions::count_failure(&self.database, source, hour).await
+    }
+
+    async fn failures_from(&self, source: &[u8; 32], hour: i64) -> Result<u64> {
+        sessions::failures_from(&self.database, source, hour).await
+    }
+
+    async fn begin_session(&self, account: AccountId, session: NewSession) -> Result<Session> {
+        sessions::begin(&self.database, account, session).await
+    }
+
+    async fn find_session(&self, digest: &TokenDigest) -> Result<Option<(Session, Account)>> {
+        sessions::find(&self.database, digest).await
+    }
+
+    async fn touch_session(&self, session: SessionId, at: OffsetDateTime) -> Result<()> {
+        sessions::touch(&self.database, session, at).await
+    }
+
+    async fn list_sessions(&self, account: AccountId) -> Result<Vec<Session>> {
+        sessions::list(&self.database, account).await
+    }
+
+    async fn end_session(&self, account: AccountId, session: SessionId) -> Result<()> {
+        sessions::end(&self.database, account, session).await
+    }
+
+    async fn list(&self, organization: Option<OrganizationId>) -> Result<Vec<Account>> {
+        const OPERATION: &str = "list accounts";
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        let rows: Vec<AccountRow> = match organization {
+            Some(organization) => {
+                let list = concat!("select ", account_columns!(), " where a.organization = $1 order by a.id");
+                query(OPERATION, list).bind(organization).fetch_all(&mut reader).await?
+            }
+            None => {
+                let list = concat!("select ", account_columns!(), " order by a.id");
+                query(OPERATION, list).fetch_all(&mut reader).await?
+            }
+        };
+        convert_rows(rows)
+    }
+
+    async fn update(
+        &self,
+        organization: OrganizationId,
+        id: AccountId,
+        change: AccountChange,
+    ) -> Result<Account> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        lock_accounts(&mut transaction, organization).await?;
+        let update = "update account set name = coalesce($3, name), language = case when $4 = 1 then $5 else language end, \
+                      role = coalesce($6, role), disabled_at = case when $7 = 1 then coalesce(disabled_at, $8) \
+                      when $7 = 0 then null else disabled_at end where id = $1 and organization = $2";
+        let updated = query(OPERATION, update)
+            .bind(id)
+            .bind(organization)
+            .bind(change.name)
+            .bind(i64::from(change.language.is_some()))
+            .bind(change.language.flatten())
+            .bind(change.role.map(|role| role.as_str().to_owned()))
+            .bind(change.disabled.map(i64::from))
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        if updated == 0 {
+            return Err(account_not_found());
+        }
+        if change.disabled == Some(true) {
+            sessions::end_all(&mut transaction, id, None).await?;
+            query(OPERATION, "delete from account_link where account = $1")
+                .bind(id)
+                .execute(&mut transaction)
+                .await?;
+        }
+        if change.disabled == Some(true) || change.role.is_some_and(|role| role != Role::Owner) {
+            require_owner(&mut transaction, organization).await?;
+        }
+        let account = find_account(&mut transaction, id).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(account)
+    }
+
+    async fn set_password(&self, account: AccountId, password: String, kept: SessionId) -> Result<()> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let set = "update account set password = $2, failures = 0, blocked_until = 0 where id = $1";
+        query(OPERATION, set).bind(account).bind(password).execute(&mut transaction).await?;
+        sessions::end_all(&mut transaction, account, Some(kept)).await?;
+        transaction.commit(OPERATION).await
+    }
+}
+
+/// Checks that an owner is left who can sign in.
+async fn require_owner(transaction: &mut Transaction, organization: OrganizationId) -> Result<()> {
+    let count = "select count(*) from account where organization = $1 and role = 'owner' and disabled_at is null \
+                 and password is not null";
+    let (owners,): (i64,) = query(OPERATION, count).bind(organization).fetch_one(transaction).await?;
+    if owners > 0 {
+        return Ok(());
+    }
+    Err(StoreError::new(StoreErrorKind::Conflict, "the last owner of an organization"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_after_wrong_passwords_doubles_up_to_a_quarter_of_an_hour() {
+        let waits: Vec<u64> = (4..10).map(|failures| wait_after(failures).as_secs()).collect();
+        assert_eq!(waits, [0, 0, 1, 2, 4, 8]);
+        assert_eq!(wait_after(16), LONGEST_WAIT);
+        assert_eq!(wait_after(i64::MAX), LONGEST_WAIT);
+    }
+}
