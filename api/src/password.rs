@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn passwords_that_are_guessed_first_are_refused() {
-        let judge = |password| judge(password, "anna@race.example");
+        let judge = |password: &str| judge(password, "anna@race.example");
         assert_eq!(judge("elf chars. "), Err(PasswordProblem::TooShort));
         assert_eq!(judge(&"langes Wort ".repeat(22)), Err(PasswordProblem::TooLong));
         for common in [

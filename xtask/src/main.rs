@@ -40,6 +40,8 @@ enum Command {
         #[command(flatten)]
         setup: SetupArguments,
     },
+    /// Build the pages of the console whenever their sources change: for a service with PHOTOFINISH_CONSOLE_DIR=.photofinish/console/files
+    Console,
     /// Set up, start the service and send it an event: your own photos, or generated ones
     Demo(demo::DemoArguments),
     /// Set up and run every check: formatting, lints, documentation, dependencies and all tests
@@ -95,6 +97,7 @@ fn main() -> anyhow::Result<()> {
             }
             if all { setup::install_test_tools(&layout) } else { Ok(()) }
         }
+        Command::Console => setup::watch_console(&layout),
         Command::Demo(arguments) => demo::run(&layout, &arguments),
         Command::Test(arguments) => checks::run_checks(&layout, &arguments),
         Command::GpuCheck(arguments) => gpu::check(&layout, &arguments),

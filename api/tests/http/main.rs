@@ -8,6 +8,7 @@ mod albums;
 mod authentication;
 mod bodies;
 mod connections;
+mod console;
 mod credits;
 mod document;
 mod erasures;

@@ -98,8 +98,7 @@ fn a_trailing_slash_is_served_and_nothing_is_redirected() {
     let partner = service.partner();
     partner.send("POST /openapi/albums/list/", &[JSON], "{}").ok();
     partner.send("POST /openapi/albums/list//", &[JSON], "{}").defined_error(404, "NOT_FOUND");
-    for path in ["/", "/openapi", "/openapi/", "/openapi/albums", "/openapi/albums/lists", "/v1/albums/list"]
-    {
+    for path in ["/openapi", "/openapi/", "/openapi/albums", "/openapi/albums/lists", "/v1/albums/list"] {
         partner.send(&format!("POST {path}"), &[JSON], "{}").defined_error(404, "NOT_FOUND");
         partner.send(&format!("GET {path}"), &[], "").defined_error(404, "NOT_FOUND");
     }

@@ -2,6 +2,7 @@
 //! store and calls them; they panic with what is wrong. They need exclusive use of the store, because all albums share
 //! one queue, but not an empty store. Compiled only with the cargo feature `conformance`.
 
+pub(crate) mod accounts;
 pub(crate) mod albums;
 pub(crate) mod bib_formats;
 mod blobs;
@@ -39,6 +40,7 @@ use crate::sql::ServerLimits;
 use crate::store::{Store, StoreSettings};
 use crate::traits::Result;
 
+pub use self::accounts::accounts_suite;
 pub use self::albums::albums_suite;
 pub use self::bib_formats::bib_formats_suite;
 pub use self::blobs::blobs_suite;
@@ -65,6 +67,7 @@ pub use self::webhooks::webhooks_suite;
 /// Runs all suites, one after the other.
 pub async fn run_all_suites(store: &Store) {
     keys_suite(store).await;
+    accounts_suite(store).await;
     albums_suite(store).await;
     photos_suite(store).await;
     queue_suite(store).await;

@@ -4,6 +4,7 @@
 
 mod cargo_tools;
 mod chart_tools;
+mod console;
 pub mod cuda;
 mod go;
 pub mod gpu_tools;
@@ -76,12 +77,18 @@ pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<SetupP
     print_heading("Setting up (in .photofinish; delete the folder to start over)");
     run_step("system packages", || system::install(system::SERVICE))?;
     run_step("ONNX Runtime", || runtime::install(layout))?;
+    run_step("pages of the console", || console::install(layout))?;
     let models = if arguments.registry_only {
         models::install_registry_set(layout)?
     } else {
         models::install(layout, arguments.models_dir.as_deref(), arguments.default_only)?
     };
     Ok(SetupPaths { runtime: runtime::find_library(layout)?, models })
+}
+
+/// Builds the pages of the console whenever their sources change.
+pub fn watch_console(layout: &Layout) -> anyhow::Result<()> {
+    console::watch(layout)
 }
 
 /// Installs the libraries that a GPU image has in place of the runtime.

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, EventFeed, Health,
-    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats, SelfieLocks,
+    Passwords, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
+    SelfieLocks,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::credit::CreditSettings;
@@ -202,8 +203,6 @@ impl TestService {
             seats: SeatLimits::for_open_files(1 << 20),
             credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
-            passwords: Passwords::default(),
-            visitor_secret: VisitorSecret::random(),
         };
         change(&mut setup);
         let runtime =
@@ -237,6 +236,8 @@ impl TestService {
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
+            passwords: Passwords::default(),
+            visitor_secret: store.visitor_secret(),
             seats: Seats::new(setup.seats),
         };
         let (stop, stopped) = oneshot::channel::<()>();

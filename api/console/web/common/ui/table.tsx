@@ -1,0 +1,45 @@
+/** Tables. On narrow screens each row becomes a block with the names of its columns. */
+
+import type { ComponentChildren } from "preact";
+
+/** A column of a table. */
+export interface Column<T> {
+  /** Its name; may be empty for buttons. */
+  name: string;
+  cell: (row: T) => ComponentChildren;
+  numeric?: boolean;
+}
+
+/** A table of rows. Roles are written out, since as blocks the elements lose their own. */
+export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string }) {
+  const { label, columns, rows, rowKey } = props;
+  return (
+    <table class="table" role="table" aria-label={label}>
+      <thead role="rowgroup">
+        <tr role="row">
+          {columns.map((column, index) => (
+            <th key={index} role="columnheader" scope="col" class={column.numeric ? "numeric right" : ""}>
+              {column.name || <span class="visually-hidden">{label}</span>}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody role="rowgroup">
+        {rows.map((row) => (
+          <tr key={rowKey(row)} role="row">
+            {columns.map((column, index) => (
+              <td key={index} role="cell" class={column.numeric ? "numeric right" : ""}>
+                {column.name && (
+                  <span class="cell-name" aria-hidden="true">
+                    {column.name}
+                  </span>
+                )}
+                <div class="cell">{column.cell(row)}</div>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

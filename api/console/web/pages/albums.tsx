@@ -1,0 +1,197 @@
+/** All albums, newest first, each with how far it is. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import "./albums.css";
+
+import type { Album, Progress } from "../api";
+import { call, follow } from "../calls";
+import { formatDay, formatDuration, formatNumber } from "../common/format";
+import { useAction, useLoad, useWhile } from "../common/load";
+import { link, navigate, place, setQuery } from "../common/router";
+import { Bar } from "../common/ui/bar";
+import { Button } from "../common/ui/button";
+import { FormDialog } from "../common/ui/dialog";
+import { Field } from "../common/ui/field";
+import { Empty, Loaded } from "../common/ui/states";
+import { may } from "../session";
+import { Page } from "../shell";
+import { t, tCount } from "../text";
+
+/** Albums at first, and by each press of the button for more. */
+const PAGE = 24;
+
+/** Albums that are followed live, at most: a browser opens few connections at once. */
+const MOST_FOLLOWED = 2;
+let followed = 0;
+
+/** The page of all albums. */
+export function AlbumsPage() {
+  const title = place.value.query.get("title") ?? "";
+  const isOpen = useSignal(false);
+  const pages = useSignal(1);
+  const albums = useLoad(
+    async (signal) => {
+      // Letters that follow soon make one search.
+      const query = title ? { title } : {};
+      return call("albums/list", { ...query, limit: Math.min(pages.value * PAGE, 200) }, signal);
+    },
+    [title, pages.value],
+  );
+  const create = may.organize.value && (
+    <Button kind="main" onClick={() => (isOpen.value = true)}>
+      {t("albums.new")}
+    </Button>
+  );
+  return (
+    <Page title={t("nav.albums")} actions={create}>
+      <TitleSearch title={title} />
+      <Loaded load={albums} lines={3} height="9rem">
+        {(page) =>
+          page.albums.length === 0 ? (
+            <Empty title={t(title ? "albums.none_found" : "albums.none")}>
+              {!title && may.organize.value && <p class="quiet">{t("albums.none_hint")}</p>}
+            </Empty>
+          ) : (
+            <>
+              <p class="visually-hidden" aria-live="polite">
+                {tCount("albums.count", page.total)}
+              </p>
+              <ul class="albums">
+                {page.albums.map((album) => (
+                  <AlbumCard key={album.id} album={album} />
+                ))}
+              </ul>
+              {page.nextCursor && pages.value * PAGE < 200 && (
+                <div class="row">
+                  <Button busy={albums.isLoading.value} onClick={() => (pages.value += 1)}>
+                    {t("ui.more")}
+                  </Button>
+                </div>
+              )}
+            </>
+          )
+        }
+      </Loaded>
+      {isOpen.value && <NewAlbum onClose={() => (isOpen.value = false)} />}
+    </Page>
+  );
+}
+
+function TitleSearch({ title }: { title: string }) {
+  const typed = useSignal(title);
+  useEffect(() => {
+    if (typed.value === title) return;
+    // Letters that follow each other soon make one search.
+    const timer = setTimeout(() => setQuery("title", typed.value.trim()), 250);
+    return () => clearTimeout(timer);
+  }, [typed.value]);
+  return (
+    <search class="form">
+      <Field
+        label={t("albums.search")}
+        type="search"
+        data-search
+        value={typed.value}
+        onInput={(value) => (typed.value = value)}
+      />
+    </search>
+  );
+}
+
+function AlbumCard({ album }: { album: Album }) {
+  const cover = useLoad(
+    async (signal) => {
+      const page = await call("photos/photo/list", { albumId: album.id, state: "ready", limit: 1 }, signal);
+      return chooseCover(album, page.photos[0]?.thumbnailUrl ?? null);
+    },
+    [album.id],
+  );
+  const progress = useProgress(album.id);
+  return (
+    <li class="album">
+      <div class="album-cover">{cover.value.value && <img src={cover.value.value} alt="" loading="lazy" />}</div>
+      <div class="stack stack-tight">
+        <h2>
+          <a href={link(`/albums/${album.id}`)}>{album.title}</a>
+        </h2>
+        <p class="small quiet">{formatDay(album.createdAt)}</p>
+        {progress ? <AlbumProgress progress={progress} /> : <div class="skeleton album-skeleton" />}
+      </div>
+    </li>
+  );
+}
+
+/** The policy of the page shows only pictures of the storage, so other covers give way to the first photo. */
+function chooseCover(album: Album, first: string | null): string | null {
+  if (!first || !album.coverUrl) return first;
+  return new URL(album.coverUrl).origin === new URL(first, location.href).origin ? album.coverUrl : first;
+}
+
+function useProgress(albumId: string): Progress | undefined {
+  const progress = useSignal<Progress | undefined>(undefined);
+  useWhile(
+    (signal) => {
+      const begin = async () => {
+        progress.value = await call("albums/progress", { albumId }, signal);
+        const isBusy = progress.value.queued + progress.value.processing > 0;
+        if (!isBusy || followed >= MOST_FOLLOWED || signal.aborted) return;
+        followed += 1;
+        const onMessage = (message: Progress) => (progress.value = message);
+        await follow("albums/progress", { albumId }, { signal, onMessage }).finally(() => (followed -= 1));
+      };
+      // The card then stays without a bar; the page of the album says why.
+      begin().catch(() => undefined);
+    },
+    [albumId],
+  );
+  return progress.value;
+}
+
+function AlbumProgress({ progress }: { progress: Progress }) {
+  const { total, ready, processing, queued, failed, photosPerSecond, secondsLeft } = progress;
+  const words = [tCount("photos.count", total)];
+  if (failed > 0) words.push(tCount("photos.failed_count", failed));
+  if (photosPerSecond) words.push(t("progress.rate", { rate: formatNumber(photosPerSecond, 1) }));
+  if (secondsLeft) words.push(t("progress.left", { time: formatDuration(secondsLeft) }));
+  return (
+    <>
+      <Bar
+        total={total}
+        parts={[
+          { kind: "ready", amount: ready },
+          { kind: "failed", amount: failed },
+          { kind: "processing", amount: processing },
+          { kind: "queued", amount: queued },
+        ]}
+      />
+      <p class="small quiet numeric">{words.join(" · ")}</p>
+    </>
+  );
+}
+
+function NewAlbum({ onClose }: { onClose: () => void }) {
+  const title = useSignal("");
+  const create = useAction(async () => {
+    const album = await call("albums/create", { title: title.value.trim() });
+    navigate(`/albums/${album.id}`);
+  });
+  return (
+    <FormDialog
+      title={t("albums.new")}
+      action={t("albums.create")}
+      does={create}
+      disabled={!title.value.trim()}
+      onClose={onClose}
+    >
+      <Field
+        label={t("field.title")}
+        hint={t("albums.title_hint")}
+        maxLength={500}
+        value={title.value}
+        onInput={(value) => (title.value = value)}
+      />
+    </FormDialog>
+  );
+}

@@ -1,0 +1,280 @@
+/**
+ * Sends photos to an album: four at once, straight to the storage, then confirmed in batches. It goes on while other pages
+ * are shown; what is already in the album is not sent again, so a second try sends only what is missing.
+ */
+
+import { computed, signal } from "@preact/signals";
+
+import { call, mode, putBytes } from "../calls";
+import { ApiFailure, backoff, wait } from "../common/http";
+import type { FoundFiles, NamedFile } from "./files";
+
+/** Photos sent at once. */
+const AT_ONCE = 4;
+/** Photos per request for addresses: few enough that none expires before its turn. */
+const TICKETS = 32;
+/** Photos per confirmation. */
+const CONFIRMATIONS = 16;
+/** How often a photo is tried that the storage refuses. */
+const TRIES = 4;
+
+/** How an upload is getting on. */
+export type UploadState = "idle" | "listing" | "running" | "paused" | "finished";
+
+/** Where all photos are. Their sum is `found`. */
+export interface UploadCounts {
+  found: number;
+  /** Confirmed: the album has them. */
+  sent: number;
+  /** Were in the album before. */
+  skipped: number;
+  tooLarge: number;
+  failed: number;
+  /** Still to come. */
+  left: number;
+  /** Files that are no photos; not among those found. */
+  others: number;
+}
+
+interface Uploaded {
+  photo: NamedFile;
+  photoId: string;
+}
+
+const NOTHING: UploadCounts = { found: 0, sent: 0, skipped: 0, tooLarge: 0, failed: 0, left: 0, others: 0 };
+
+/** The upload to one album. */
+export class Upload {
+  readonly state = signal<UploadState>("idle");
+  readonly counts = signal<UploadCounts>(NOTHING);
+  readonly bytesSent = signal(0);
+  readonly bytesFound = signal(0);
+  /** Whether the service cannot be reached at the moment. */
+  readonly isAway = signal(false);
+  /** Why it stopped, if nothing can go on. */
+  readonly failure = signal<ApiFailure | undefined>(undefined);
+  /** Photos that could not be sent, with the reason. */
+  readonly refused = signal<{ name: string; reason: string }[]>([]);
+  readonly isActive = computed(() => ["listing", "running", "paused"].includes(this.state.value));
+
+  private waiting: NamedFile[] = [];
+  private ready: { photo: NamedFile; photoId: string; uploadUrl: string }[] = [];
+  private unconfirmed: Uploaded[] = [];
+  private ticketing: Promise<void> | undefined;
+  private abort = new AbortController();
+
+  constructor(
+    private readonly albumId: string,
+    private readonly maxBytes: number,
+  ) {}
+
+  /** Begins with photos, or adds them to those that are being sent. */
+  async add(found: FoundFiles): Promise<void> {
+    const isNew = !this.isActive.value;
+    if (isNew) this.reset();
+    this.change({ found: found.photos.length, left: found.photos.length, others: found.others });
+    this.bytesFound.value += found.photos.reduce((sum, photo) => sum + photo.file.size, 0);
+    if (isNew) this.state.value = "listing";
+    try {
+      await this.queue(found.photos);
+    } catch (error) {
+      this.stop(error);
+      return;
+    }
+    if (this.state.value === "listing") await this.run();
+  }
+
+  /** Stops after the photos that are on their way. */
+  pause(): void {
+    if (this.state.value === "running") this.state.value = "paused";
+  }
+
+  /** Goes on. */
+  async resume(): Promise<void> {
+    if (this.state.value === "paused") await this.run();
+  }
+
+  /** Gives up what is left. */
+  cancel(): void {
+    this.abort.abort();
+    this.waiting = [];
+    this.ready = [];
+    this.state.value = "finished";
+  }
+
+  private reset(): void {
+    this.abort = new AbortController();
+    this.counts.value = NOTHING;
+    this.bytesSent.value = 0;
+    this.bytesFound.value = 0;
+    this.failure.value = undefined;
+    this.refused.value = [];
+    this.waiting = [];
+    this.ready = [];
+    this.unconfirmed = [];
+  }
+
+  /** Leaves out what the album has and what is too large. */
+  private async queue(photos: NamedFile[]): Promise<void> {
+    const there = await this.listNames();
+    for (const photo of this.waiting) there.add(photo.name);
+    const wanted: NamedFile[] = [];
+    for (const photo of photos) {
+      if (there.has(photo.name)) this.settle(photo, { skipped: 1 });
+      else if (photo.file.size > this.maxBytes) this.refuse(photo, "TOO_LARGE", { tooLarge: 1 });
+      else wanted.push(photo);
+      there.add(photo.name);
+    }
+    this.waiting.push(...wanted);
+  }
+
+  /** The names in the album. Tickets whose bytes never came do not count. */
+  private async listNames(): Promise<Set<string>> {
+    const names = new Set<string>();
+    let cursor: string | null | undefined;
+    do {
+      const input = { albumId: this.albumId, limit: 1000, ...(cursor ? { cursor } : {}) };
+      const page = await this.persist(() => call("photos/photo/list", input, this.abort.signal));
+      for (const photo of page.photos) if (photo.state !== "awaiting_upload") names.add(photo.filename);
+      cursor = page.nextCursor;
+    } while (cursor);
+    return names;
+  }
+
+  private async run(): Promise<void> {
+    this.state.value = "running";
+    try {
+      await Promise.all(Array.from({ length: AT_ONCE }, () => this.work()));
+      await this.confirm(0);
+    } catch (error) {
+      this.stop(error);
+      return;
+    }
+    if (this.state.value === "running") this.state.value = "finished";
+  }
+
+  private stop(error: unknown): void {
+    if (this.abort.signal.aborted) return;
+    this.abort.abort();
+    this.failure.value = error instanceof ApiFailure ? error : new ApiFailure(0, "UNKNOWN", String(error));
+    this.state.value = "finished";
+  }
+
+  private async work(): Promise<void> {
+    while (this.state.value === "running") {
+      const next = this.ready.shift();
+      if (next) {
+        await this.send(next.photo, next.photoId, next.uploadUrl);
+        await this.confirm(CONFIRMATIONS);
+      } else if (this.waiting.length > 0 || this.ticketing) {
+        // One request at a time, for all workers.
+        this.ticketing ??= this.fetchTickets().finally(() => (this.ticketing = undefined));
+        await this.ticketing;
+      } else return;
+    }
+  }
+
+  private async fetchTickets(): Promise<void> {
+    const photos = this.waiting.splice(0, TICKETS);
+    const entries = photos.map(({ name, contentType }) => ({ filename: name, contentType }));
+    const input = { albumId: this.albumId, entries };
+    const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
+    for (const [index, photo] of photos.entries()) {
+      const { photoId, uploadUrl, error } = results[index] ?? {};
+      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl });
+      else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
+    }
+  }
+
+  private async send(photo: NamedFile, photoId: string, uploadUrl: string): Promise<void> {
+    for (let tries = 0; tries < TRIES; ) {
+      try {
+        if (await putBytes(uploadUrl, photo.file, photo.contentType, this.abort.signal)) {
+          this.isAway.value = false;
+          this.unconfirmed.push({ photo, photoId });
+          return;
+        }
+        tries += 1;
+      } catch (error) {
+        if (this.abort.signal.aborted) throw error;
+        if (!(await isReadable(photo.file))) return this.refuse(photo, "UNREADABLE", { failed: 1 });
+        // Without an answer it is the connection: waiting for it does not count as a try.
+        this.isAway.value = true;
+      }
+      await wait(backoff(tries), this.abort.signal);
+    }
+    this.refuse(photo, "STORAGE_REFUSED", { failed: 1 });
+  }
+
+  /** Confirms what was sent, once there are `least` of them. */
+  private async confirm(least: number): Promise<void> {
+    if (this.unconfirmed.length === 0 || this.unconfirmed.length < least) return;
+    const sent = this.unconfirmed.splice(0);
+    const input = { albumId: this.albumId, photoIds: sent.map(({ photoId }) => photoId) };
+    const { results } = await this.persist(() => call("photos/photo/success/batch", input, this.abort.signal));
+    for (const [index, { photo }] of sent.entries()) {
+      const result = results[index];
+      if (result?.success) this.settle(photo, { sent: 1 });
+      else this.refuse(photo, result?.error?.code ?? "UNKNOWN", { failed: 1 });
+    }
+  }
+
+  /** Calls until there is an answer, or a failure that waiting does not mend. */
+  private async persist<T>(request: () => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        const answer = await request();
+        this.isAway.value = false;
+        return answer;
+      } catch (error) {
+        if (!(error instanceof ApiFailure) || !error.isPassing) throw error;
+        this.isAway.value = error.status !== 429;
+        await wait(backoff(attempt, error), this.abort.signal);
+      }
+    }
+  }
+
+  private settle(photo: NamedFile, counts: Partial<UploadCounts>): void {
+    this.bytesSent.value += photo.file.size;
+    this.change({ ...counts, left: -1 });
+  }
+
+  private refuse(photo: NamedFile, reason: string, counts: Partial<UploadCounts>): void {
+    this.refused.value = [...this.refused.value, { name: photo.name, reason }];
+    this.settle(photo, counts);
+  }
+
+  private change(by: Partial<UploadCounts>): void {
+    const counts = { ...this.counts.value };
+    for (const [name, amount] of Object.entries(by)) counts[name as keyof UploadCounts] += amount;
+    this.counts.value = counts;
+  }
+}
+
+/** Whether a file can still be read: it may have been moved, or its card taken out. */
+async function isReadable(file: File): Promise<boolean> {
+  try {
+    await file.slice(0, 1).arrayBuffer();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const uploads = new Map<string, Upload>();
+
+/** The upload to an album in the mode that is shown. */
+export function findUpload(albumId: string, maxBytes = Number.MAX_SAFE_INTEGER): Upload {
+  const key = `${mode.value} ${albumId}`;
+  let upload = uploads.get(key);
+  if (!upload) {
+    upload = new Upload(albumId, maxBytes);
+    uploads.set(key, upload);
+  }
+  return upload;
+}
+
+addEventListener("beforeunload", (event) => {
+  // The browser asks whether to leave while photos are on their way.
+  if ([...uploads.values()].some((upload) => upload.isActive.value)) event.preventDefault();
+});

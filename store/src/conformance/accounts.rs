@@ -1,0 +1,210 @@
+//! Accounts of people: links that let in once, sessions, wrong passwords, and who may not be taken away.
+
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::assert_error_kind;
+use crate::conformance::fixture::random_digest;
+use crate::error::StoreErrorKind;
+use crate::model::account::{
+    Account, AccountChange, LinkPurpose, LinkUse, NewAccount, NewLink, NewSession, Role,
+};
+use crate::model::ids::{OrganizationId, SessionId};
+use crate::store::Store;
+
+/// Checks the backend of [`crate::traits::Accounts`].
+pub async fn accounts_suite(store: &Store) {
+    a_link_lets_in_once(store).await;
+    an_address_has_one_account(store).await;
+    a_session_is_found_until_it_is_ended(store).await;
+    another_password_ends_the_other_sessions(store).await;
+    wrong_passwords_block_for_a_while(store).await;
+    an_organization_keeps_an_owner(store).await;
+}
+
+async fn organization(store: &Store) -> OrganizationId {
+    let name = format!("organization {}", Uuid::now_v7());
+    store.keys.get_or_create_organization(&name).await.expect("creates an organization")
+}
+
+fn new_account(organization: OrganizationId, role: Role) -> NewAccount {
+    NewAccount {
+        organization, email: format!("{}@läufer.example", Uuid::now_v7()), role, is_operator: false
+    }
+}
+
+fn new_link(purpose: LinkPurpose) -> NewLink {
+    NewLink { purpose, digest: random_digest(), expires_at: from_now(Duration::HOUR) }
+}
+
+fn new_session() -> NewSession {
+    NewSession { digest: random_digest(), device: "a browser".into(), expires_at: from_now(Duration::DAY) }
+}
+
+/// In whole microseconds, as times are stored.
+fn from_now(span: Duration) -> OffsetDateTime {
+    let now = OffsetDateTime::now_utc() + span;
+    now - Duration::nanoseconds(i64::from(now.nanosecond() % 1000))
+}
+
+/// Makes an account that has chosen a password.
+async fn join(store: &Store, organization: OrganizationId, role: Role) -> Account {
+    let link = new_link(LinkPurpose::Welcome);
+    store.accounts.invite(new_account(organization, role), link).await.expect("invites");
+    let usage = LinkUse {
+        digest: link.digest,
+        password: Some("a hash".into()),
+        name: Some("Änne".into()),
+        session: new_session(),
+    };
+    store.accounts.use_link(usage).await.expect("uses a link")
+}
+
+async fn a_link_lets_in_once(store: &Store) {
+    let account = new_account(organization(store).await, Role::Organizer);
+    let (first, link) = (new_link(LinkPurpose::Welcome), new_link(LinkPurpose::Welcome));
+    let made = store.accounts.invite(account.clone(), first).await.expect("invites");
+    assert_eq!(
+        (made.email.as_str(), made.role, made.has_password),
+        (&*account.email, Role::Organizer, false)
+    );
+    let again = store.accounts.invite(account.clone(), link).await.expect("invites again");
+    assert_eq!(again.id, made.id);
+    assert_eq!(
+        store.accounts.find_link(&first.digest).await.expect("looks"),
+        None,
+        "the second ends the first"
+    );
+    let found = store.accounts.find_link(&link.digest).await.expect("looks").expect("the link is there");
+    assert_eq!((found.purpose, found.expires_at, &found.account), (link.purpose, link.expires_at, &made));
+    let session = new_session();
+    let usage = LinkUse {
+        digest: link.digest,
+        password: Some("a hash".into()),
+        name: Some("Änne".into()),
+        session: session.clone(),
+    };
+    let joined = store.accounts.use_link(usage.clone()).await.expect("uses the link");
+    assert!(joined.has_password && joined.name == "Änne" && joined.last_seen_at.is_some());
+    assert_error_kind(store.accounts.use_link(usage).await, StoreErrorKind::NotFound);
+    let (begun, of) =
+        store.accounts.find_session(&session.digest).await.expect("looks").expect("a session began");
+    assert_eq!(
+        (begun.device.as_str(), begun.expires_at, of),
+        ("a browser", session.expires_at, joined.clone())
+    );
+    let credentials = store.accounts.find_credentials(&account.email).await.expect("looks");
+    assert_eq!(credentials.and_then(|found| found.password).as_deref(), Some("a hash"));
+    // Entering changes no password.
+    let enter = new_link(LinkPurpose::Enter);
+    store.accounts.make_link(joined.id, enter).await.expect("makes a link");
+    let usage = LinkUse { digest: enter.digest, password: None, name: None, session: new_session() };
+    assert_eq!(store.accounts.use_link(usage).await.expect("enters").name, "Änne");
+    assert_eq!(store.accounts.list_sessions(joined.id).await.expect("lists").len(), 2);
+}
+
+async fn an_address_has_one_account(store: &Store) {
+    let here = organization(store).await;
+    let account = join(store, here, Role::Owner).await;
+    let same = NewAccount { email: account.email.clone(), ..new_account(here, Role::Viewer) };
+    let link = new_link(LinkPurpose::Welcome);
+    assert_error_kind(store.accounts.invite(same, link).await, StoreErrorKind::Conflict);
+    let invited = new_account(here, Role::Viewer);
+    store.accounts.invite(invited.clone(), new_link(LinkPurpose::Welcome)).await.expect("invites");
+    let elsewhere = NewAccount { organization: organization(store).await, ..invited };
+    assert_error_kind(store.accounts.invite(elsewhere, link).await, StoreErrorKind::Conflict);
+    let listed = store.accounts.list(Some(here)).await.expect("lists");
+    assert_eq!(listed.len(), 2);
+    assert!(store.accounts.list(None).await.expect("lists all").contains(&account));
+    assert_eq!(store.accounts.find("nobody@läufer.example").await.expect("looks"), None);
+}
+
+async fn a_session_is_found_until_it_is_ended(store: &Store) {
+    let account = join(store, organization(store).await, Role::Viewer).await;
+    let new = new_session();
+    let session = store.accounts.begin_session(account.id, new.clone()).await.expect("begins");
+    let find = async || store.accounts.find_session(&new.digest).await.expect("looks");
+    assert_eq!(find().await.map(|(found, _)| found), Some(session.clone()));
+    let later = session.last_seen_at + Duration::seconds(59);
+    store.accounts.touch_session(session.id, later).await.expect("touches");
+    assert_eq!(find().await.map(|(found, _)| found.last_seen_at), Some(session.last_seen_at));
+    let later = session.last_seen_at + Duration::seconds(60);
+    store.accounts.touch_session(session.id, later).await.expect("touches");
+    assert_eq!(
+        find().await.map(|(found, of)| (found.last_seen_at, of.last_seen_at)),
+        Some((later, Some(later)))
+    );
+    let other = join(store, account.organization, Role::Viewer).await;
+    assert_error_kind(store.accounts.end_session(other.id, session.id).await, StoreErrorKind::NotFound);
+    store.accounts.end_session(account.id, session.id).await.expect("ends");
+    assert_eq!(find().await, None);
+    assert_error_kind(store.accounts.end_session(account.id, session.id).await, StoreErrorKind::NotFound);
+}
+
+async fn another_password_ends_the_other_sessions(store: &Store) {
+    let account = join(store, organization(store).await, Role::Owner).await;
+    let kept = store.accounts.begin_session(account.id, new_session()).await.expect("begins");
+    store.accounts.set_password(account.id, "another hash".into(), kept.id).await.expect("sets");
+    let ids = async || -> Vec<SessionId> {
+        let sessions = store.accounts.list_sessions(account.id).await.expect("lists");
+        sessions.into_iter().map(|session| session.id).collect()
+    };
+    assert_eq!(ids().await, [kept.id]);
+    let link = new_link(LinkPurpose::Reset);
+    store.accounts.make_link(account.id, link).await.expect("makes a link");
+    let password = Some("a third".into());
+    let usage = LinkUse { digest: link.digest, password, name: None, session: new_session() };
+    store.accounts.use_link(usage).await.expect("uses the link");
+    assert!(!ids().await.contains(&kept.id), "a reset ends all sessions");
+}
+
+async fn wrong_passwords_block_for_a_while(store: &Store) {
+    let account = join(store, organization(store).await, Role::Viewer).await;
+    let at = from_now(Duration::ZERO);
+    for _ in 0..5 {
+        assert_eq!(store.accounts.record_failure(account.id, at).await.expect("records"), at);
+    }
+    let until = store.accounts.record_failure(account.id, at).await.expect("records");
+    assert_eq!(until - at, Duration::SECOND);
+    let until = store.accounts.record_failure(account.id, at).await.expect("records");
+    assert_eq!(until - at, Duration::seconds(2));
+    let blocked = store.accounts.find_credentials(&account.email).await.expect("looks").expect("an account");
+    assert_eq!(blocked.blocked_until, until);
+    store.accounts.begin_session(account.id, new_session()).await.expect("begins");
+    assert_eq!(store.accounts.record_failure(account.id, at).await.expect("records"), at, "forgotten");
+    let (source, hour) = (random_digest(), 500_000);
+    assert_eq!(store.accounts.failures_from(&source, hour).await.expect("counts"), 0);
+    assert_eq!(store.accounts.count_failure(&source, hour).await.expect("counts"), 1);
+    assert_eq!(store.accounts.count_failure(&source, hour).await.expect("counts"), 2);
+    assert_eq!(store.accounts.failures_from(&source, hour).await.expect("counts"), 2);
+    assert_eq!(store.accounts.failures_from(&source, hour + 1).await.expect("counts"), 0);
+}
+
+async fn an_organization_keeps_an_owner(store: &Store) {
+    let here = organization(store).await;
+    let owner = join(store, here, Role::Owner).await;
+    let demote = AccountChange { role: Some(Role::Viewer), ..AccountChange::default() };
+    let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    for change in [demote.clone(), disable.clone()] {
+        assert_error_kind(store.accounts.update(here, owner.id, change).await, StoreErrorKind::Conflict);
+    }
+    let second = join(store, here, Role::Owner).await;
+    let demoted = store.accounts.update(here, owner.id, demote).await.expect("another owner is there");
+    assert_eq!(demoted.role, Role::Viewer);
+    let disabled = store.accounts.update(here, owner.id, disable.clone()).await.expect("disables");
+    assert!(disabled.disabled_at.is_some());
+    assert!(store.accounts.list_sessions(owner.id).await.expect("lists").is_empty());
+    assert_error_kind(store.accounts.update(here, second.id, disable).await, StoreErrorKind::Conflict);
+    let elsewhere = organization(store).await;
+    let rename = AccountChange {
+        name: Some("Zoë".into()),
+        language: Some(Some("fr".into())),
+        ..AccountChange::default()
+    };
+    let refused = store.accounts.update(elsewhere, second.id, rename.clone()).await;
+    assert_error_kind(refused, StoreErrorKind::NotFound);
+    let renamed = store.accounts.update(here, second.id, rename).await.expect("renames");
+    assert_eq!((renamed.name.as_str(), renamed.language.as_deref()), ("Zoë", Some("fr")));
+    let forget = AccountChange { language: Some(None), ..AccountChange::default() };
+    assert_eq!(store.accounts.update(here, second.id, forget).await.expect("changes").language, None);
+}
