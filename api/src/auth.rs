@@ -15,6 +15,7 @@ use photofinish_store::model::key::{Key, KeyDigest, KeyMode, Scope};
 use photofinish_store::model::rate::{RateClass, RateLimits};
 use photofinish_store::traits::{Accounts, Keys};
 use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
 use warp::http::HeaderMap;
 
 use crate::context::{Context, Environment};
@@ -38,11 +39,16 @@ pub(crate) enum Gate {
     Session,
 }
 
+/// In place of a key, for visitors of galleries.
+const VISITOR: KeyId = KeyId(Uuid::nil());
+
 /// What a caller has shown.
 #[derive(Clone, Copy)]
 enum Credential {
     Key(KeyDigest),
     Session(SignedIn),
+    /// The link of a gallery, which was looked at before.
+    Visitor,
 }
 
 /// Scopes, as a set.
@@ -108,16 +114,30 @@ impl Caller {
         let now = OffsetDateTime::now_utc();
         match &self.credential {
             Credential::Key(digest) => find_valid_key(&*store.keys, digest, now).await.map(drop),
+            Credential::Visitor => Ok(()),
             Credential::Session(signed_in) => {
                 session::find(&*store.accounts, &signed_in.digest, now).await.map(drop)
             }
         }
     }
 
+    /// A visitor of a gallery, who may do to its album what the gallery has decided before.
+    pub(crate) fn of_gallery(tenant: Tenant) -> Self {
+        let scopes = Scopes { search: true, upload: true, manage: true };
+        Self {
+            key: VISITOR,
+            tenant,
+            can_manage: false,
+            scopes,
+            limits: RateLimits::default(),
+            credential: Credential::Visitor,
+        }
+    }
+
     /// Who is signed in; `None` for a key.
     pub(crate) fn signed_in(&self) -> Option<&SignedIn> {
         match &self.credential {
-            Credential::Key(_) => None,
+            Credential::Key(_) | Credential::Visitor => None,
             Credential::Session(signed_in) => Some(signed_in),
         }
     }
@@ -128,7 +148,7 @@ impl Caller {
             return Ok(());
         }
         let code = match self.credential {
-            Credential::Key(_) => "INSUFFICIENT_SCOPE",
+            Credential::Key(_) | Credential::Visitor => "INSUFFICIENT_SCOPE",
             Credential::Session(_) => INSUFFICIENT_ROLE,
         };
         Err(ApiError::new(ErrorKind::Forbidden).with_code(code))

@@ -8,14 +8,14 @@ use std::fmt;
 use photofinish_store::model::key::{KeyDigest, KeyMode};
 use sha2::{Digest, Sha256};
 
+use crate::base62::base62;
+
 /// 62^43 is more than 2^256.
 const BODY_LENGTH: usize = 43;
 /// 62^6 is more than 2^32.
 const CHECKSUM_LENGTH: usize = 6;
 /// Characters after the prefix that a hint shows: 36 bits, which leaves 220 bits secret.
 const HINT_LENGTH: usize = 6;
-
-const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The text of a key. `Debug` shows only the prefix.
 #[derive(Clone, PartialEq, Eq)]
@@ -95,23 +95,6 @@ fn checksum(text: &str) -> String {
     base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LENGTH)
 }
 
-/// Writes a big-endian number as `length` base-62 digits with leading zeros. `length` must be enough for every value.
-fn base62(bytes: &[u8], length: usize) -> String {
-    let mut number = bytes.to_vec();
-    let mut digits = vec![ALPHABET[0]; length];
-    for digit in digits.iter_mut().rev() {
-        // Long division by 62, most significant byte first.
-        let mut remainder = 0_u32;
-        for byte in &mut number {
-            let dividend = remainder << 8 | u32::from(*byte);
-            *byte = (dividend / 62) as u8;
-            remainder = dividend % 62;
-        }
-        *digit = ALPHABET[remainder as usize];
-    }
-    digits.into_iter().map(char::from).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -131,14 +114,6 @@ mod tests {
     fn a_key_never_prints_itself() {
         let key = KeyText::generate(KeyMode::Test);
         assert_eq!(format!("{key:?}"), "KeyText(svc_test_..)");
-    }
-
-    #[test]
-    fn base62_is_positional() {
-        assert_eq!(base62(&[0], 2), "00");
-        assert_eq!(base62(&[61], 2), "0z");
-        assert_eq!(base62(&[62], 2), "10");
-        assert_eq!(base62(&u32::MAX.to_be_bytes(), 6), "4gfFC3");
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 //! one function of `handlers`. `wire` has the JSON types of the contract, [`errors`] the error table and error bodies.
 
 mod auth;
+mod base62;
 mod body_budget;
 mod client_address;
 pub mod context;

@@ -14,6 +14,7 @@ mod erasure_traits;
 pub mod error;
 mod event_traits;
 pub mod folder;
+mod gallery_traits;
 mod key_cache;
 mod measures;
 pub mod metric_names;

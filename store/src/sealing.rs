@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     Webhook,
     /// The secrets of the digests of erased bibs.
     ErasedBib,
+    /// The links of galleries.
+    GalleryLink,
 }
 
 impl Purpose {
@@ -47,6 +49,7 @@ impl Purpose {
         match self {
             Self::Webhook => b"webhook",
             Self::ErasedBib => b"erased",
+            Self::GalleryLink => b"link",
         }
     }
 }

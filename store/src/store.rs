@@ -25,9 +25,9 @@ use crate::sql;
 use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
     Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAccounts, SqlAlbums,
-    SqlCosts, SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys,
-    SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts,
-    SqlUploadTargets, SqlWebhooks,
+    SqlCosts, SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGalleries, SqlGcQueries, SqlJudging,
+    SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases,
+    SqlTexts, SqlUploadTargets, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -78,6 +78,8 @@ pub struct Store {
     pub tasks: Arc<dyn traits::TaskLeases>,
     /// What the processes of this database report.
     pub processes: Arc<dyn traits::Processes>,
+    /// Galleries.
+    pub galleries: Arc<dyn traits::Galleries>,
     /// Erasures and their receipts.
     pub erasures: Arc<dyn traits::Erasures>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
@@ -184,6 +186,7 @@ impl Store {
             ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
         let eraser = Eraser::new(database.clone(), storage.clone(), Arc::clone(&face_cache), receipts);
         Ok(Self {
+            galleries: Arc::new(SqlGalleries::new(database.clone(), settings.master_secret.clone())),
             accounts: Arc::new(SqlAccounts::new(database.clone())),
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),

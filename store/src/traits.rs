@@ -24,6 +24,7 @@ pub use crate::account_traits::Accounts;
 pub use crate::credit_traits::{ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows};
 pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
+pub use crate::gallery_traits::Galleries;
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
 pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};

@@ -123,17 +123,23 @@ pub enum DeclineCode {
     InsufficientCredits,
     /// The start list has more than 100,000 bibs.
     StartListTooLarge,
+    /// A gallery has selfie search only with a contact and a page about privacy.
+    GalleryContactMissing,
+    /// The gallery has no such search.
+    GallerySearchDisabled,
 }
 
 impl DeclineCode {
     /// Every code.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoFace,
         Self::UnreadableImage,
         Self::FaceSearchDisabled,
         Self::TextSearchDisabled,
         Self::InsufficientCredits,
         Self::StartListTooLarge,
+        Self::GalleryContactMissing,
+        Self::GallerySearchDisabled,
     ];
 
     /// The code in the response.
@@ -145,6 +151,8 @@ impl DeclineCode {
             Self::TextSearchDisabled => "TEXT_SEARCH_DISABLED",
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
             Self::StartListTooLarge => "START_LIST_TOO_LARGE",
+            Self::GalleryContactMissing => "GALLERY_CONTACT_MISSING",
+            Self::GallerySearchDisabled => "GALLERY_SEARCH_DISABLED",
         }
     }
 }

@@ -8,11 +8,13 @@ pub(crate) mod console;
 pub(crate) mod credits;
 pub(crate) mod erasures;
 pub(crate) mod events;
+pub(crate) mod galleries;
 pub(crate) mod photos;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod start_lists;
 pub(crate) mod uploads;
+pub(crate) mod visitors;
 pub(crate) mod webhooks;
 
 use photofinish_store::model::album::Album;

@@ -5,7 +5,7 @@ use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoQuery;
 
 use super::{find_entries, parse_id, presign_picture_urls};
-use crate::auth::Uploader;
+use crate::auth::{Uploader, Watcher};
 use crate::context::Context;
 use crate::credits;
 use crate::errors::ApiError;
@@ -16,7 +16,7 @@ use crate::wire::cursor;
 use crate::wire::erasure::Deletion;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage, SeenText};
 
-pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {
+pub(crate) async fn list(ctx: Context, caller: Watcher, input: ListPhotos) -> Result<PhotoPage, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let query = PhotoQuery { after: input.after, limit: input.limit, state: input.state };
     let page = ctx.store.photos.list(input.album, query).await?;
@@ -29,7 +29,7 @@ pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> R
     Ok(PhotoPage { photos, next_cursor, total: page.total })
 }
 
-pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
+pub(crate) async fn get(ctx: Context, caller: Watcher, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;

@@ -4,6 +4,7 @@ use crate::handlers::{albums, events, photos, progress, search as searches, star
 use crate::operation::Operation;
 use crate::operation::credits::credit_operations;
 use crate::operation::erasures::erasure_operations;
+use crate::operation::galleries::gallery_operations;
 use crate::operation::info::{manage, read, search, upload};
 
 /// Returns all operations of the partner API.
@@ -15,6 +16,7 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(photo_operations())
         .chain(search_operations())
         .chain(erasure_operations())
+        .chain(gallery_operations())
         .chain(event_operations())
         .chain(webhook_operations())
         .chain(delivery_operations())

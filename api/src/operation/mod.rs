@@ -9,8 +9,10 @@ pub(crate) mod catalog;
 pub(crate) mod console;
 mod credits;
 mod erasures;
+mod galleries;
 mod info;
 pub(crate) mod public;
+pub(crate) mod visitors;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -109,6 +111,8 @@ pub(crate) struct ApiRequest {
     pub(crate) gate: Gate,
     /// Where it comes from; the address of no machine where that is not known.
     pub(crate) address: IpAddr,
+    /// The secret part of a gallery's address.
+    pub(crate) link: Option<String>,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,

@@ -27,6 +27,8 @@ pub(crate) struct Visitor {
     pub(crate) headers: HeaderMap,
     /// Where it comes from.
     pub(crate) address: IpAddr,
+    /// The secret part of the address of the gallery in which it is.
+    pub(crate) link: Option<String>,
 }
 
 /// The body of a response, and the cookies that it sets.
@@ -84,7 +86,8 @@ where
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, NOBODY).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
-            let visitor = Visitor { headers: request.headers.clone(), address: request.address };
+            let link = request.link.take();
+            let visitor = Visitor { headers: request.headers.clone(), address: request.address, link };
             let Answer { body, cookies } = handler(ctx, visitor, input).await?;
             let mut response = reply::json_response(&body).map_err(ApiError::internal)?;
             for cookie in cookies {

@@ -23,6 +23,7 @@ use crate::operation::{BASE_PATH, Operation, catalog};
 use crate::reply::REQUEST_ID_HEADER;
 use crate::server::admin::AdminEndpoint;
 use crate::server::console::CONSOLE_API;
+use crate::server::gallery::{self, GALLERY_PREFIX};
 use crate::server::storage::STORAGE_PREFIX;
 
 /// The longest request id that is accepted from a caller.
@@ -56,6 +57,7 @@ impl RouteLabels {
             None if path.starts_with(STORAGE_PREFIX) => "storage",
             None if AdminEndpoint::from_path(path).is_some() => "admin",
             None if path.starts_with("/console") || path.starts_with("/assets/") => "console",
+            None if path.starts_with(GALLERY_PREFIX) => gallery::route_label(path).unwrap_or("gallery"),
             None => "other",
         }
     }

@@ -1,4 +1,4 @@
-//! The pages of the console and their files, with headers that keep out whatever is not ours.
+//! The pages of the console and of galleries and their files, with headers that keep out whatever is not ours.
 
 use std::sync::Arc;
 
@@ -17,17 +17,24 @@ use warp::{Filter, reject};
 use crate::context::{ConsoleSettings, Context};
 use crate::errors::ApiError;
 use crate::reply;
+use crate::server::gallery::GALLERY_PREFIX;
 
 /// The path under which the files of pages are.
 const FILES_PREFIX: &str = "/assets/";
 /// The path of the console.
 const CONSOLE: &str = "/console";
+/// What pages may use of a device.
+const NO_CAMERA: &str = "camera=(), microphone=(), geolocation=()";
+/// The same for galleries, which take selfies.
+const CAMERA: &str = "camera=(self), microphone=(), geolocation=()";
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// A path that this module answers.
 enum Page {
     /// A page of the console: the program in the browser reads the path.
     Console,
+    /// The page of a gallery.
+    Gallery,
     /// A file of pages.
     File(String),
     /// The root of the host, which has nothing of its own.
@@ -38,6 +45,9 @@ impl Page {
     fn from_path(path: &str) -> Option<Self> {
         if let Some(name) = path.strip_prefix(FILES_PREFIX) {
             return Some(Self::File(name.to_owned()));
+        }
+        if let Some(below) = path.strip_prefix(GALLERY_PREFIX) {
+            return (!below.contains("/api/")).then_some(Self::Gallery);
         }
         let below = path.strip_prefix(CONSOLE)?;
         let is_page = below.is_empty() || below.starts_with('/') && !below.starts_with("/api/");
@@ -81,7 +91,8 @@ impl Site {
             _ => return ApiError::method_not_allowed(ALLOW).into_response(),
         }
         let mut response = match page {
-            Page::Console => self.page_response("console", headers),
+            Page::Console => self.page_response("console", NO_CAMERA, headers),
+            Page::Gallery => self.page_response("gallery", CAMERA, headers),
             Page::Root => redirect(CONSOLE),
             Page::File(name) => {
                 match self.files.get(name).filter(|file| !file.media_type.starts_with("text/html")) {
@@ -107,7 +118,7 @@ impl Site {
         response
     }
 
-    fn page_response(&self, name: &str, headers: &HeaderMap) -> Response {
+    fn page_response(&self, name: &str, permissions: &'static str, headers: &HeaderMap) -> Response {
         let file = self.files.page(name);
         let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&file.bytes)[..12]));
         let tag = HeaderValue::from_str(&tag).expect("hexadecimal digits are ASCII");
@@ -118,10 +129,7 @@ impl Site {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert("content-security-policy", self.policy.clone());
         headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
-        headers.insert(
-            "permissions-policy",
-            HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
-        );
+        headers.insert("permissions-policy", HeaderValue::from_static(permissions));
         headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
         headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
         response

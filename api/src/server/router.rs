@@ -21,9 +21,9 @@ use crate::operation::body::RequestBody;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
-use crate::server::console;
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
+use crate::server::{console, gallery};
 
 /// Returns the whole service as one filter that never rejects. [`crate::serve`] adds request ids, time limits, metrics
 /// and the response to panics.
@@ -36,7 +36,8 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     }
     all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
     if ctx.settings.console.is_enabled {
-        all = all.or(console::routes(operation_ctx)).unify().boxed();
+        all = all.or(console::routes(operation_ctx.clone())).unify().boxed();
+        all = all.or(gallery::routes(operation_ctx)).unify().boxed();
     }
     if ctx.store.local.is_some() {
         all = all.or(storage_route(ctx.clone())).unify().boxed();
@@ -147,7 +148,7 @@ pub(super) fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = 
     parts.and(warp::body::stream()).map(|method, headers: HeaderMap, peer: Option<PeerAddress>, chunks| {
         let body = RequestBody::new(&headers, chunks);
         let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |PeerAddress(address)| address);
-        ApiRequest { gate: Gate::Key, address, method, headers, body, rate: None }
+        ApiRequest { gate: Gate::Key, link: None, address, method, headers, body, rate: None }
     })
 }
 

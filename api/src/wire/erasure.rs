@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Output, sample};
 use crate::wire::cursor::encode_id;
+use crate::wire::visitor::PublicErasure;
 
 /// What was removed.
 #[derive(Clone, Copy, Serialize, ToSchema)]
@@ -280,6 +281,18 @@ impl ErasureAnswer {
 
     pub(crate) fn of_receipt(erasure: stored::Erasure) -> Self {
         Self { dry_run: false, preview: None, receipt: Some(erasure.into()) }
+    }
+}
+
+impl From<ErasureAnswer> for PublicErasure {
+    fn from(answer: ErasureAnswer) -> Self {
+        let of_preview = answer.preview.map(|preview| (preview.faces, preview.confirm));
+        let of_receipt = answer.receipt.map(|receipt| (receipt.removed.faces, receipt.receipt_id));
+        Self {
+            faces: of_preview.as_ref().map(|it| it.0).or(of_receipt.map(|it| it.0)).unwrap_or_default(),
+            confirm: of_preview.map(|it| it.1),
+            receipt_id: of_receipt.map(|it| it.1),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod delivery;
 pub(crate) mod erasure;
 pub(crate) mod erasure_requests;
 pub(crate) mod event;
+pub(crate) mod gallery;
 pub(crate) mod photo;
 pub(crate) mod progress;
 pub(crate) mod search;
@@ -20,6 +21,7 @@ pub(crate) mod start_list;
 pub(crate) mod start_list_entries;
 pub(crate) mod start_list_summary;
 pub(crate) mod upload;
+pub(crate) mod visitor;
 pub(crate) mod webhook;
 
 use photofinish_store::model::ids::{

@@ -89,7 +89,9 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 43] = [
+const SCOPES: [(&str, Option<Scope>); 45] = [
+    ("/albums/gallery/get", Some(Scope::AlbumManage)),
+    ("/albums/gallery/update", Some(Scope::AlbumManage)),
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),

@@ -24,6 +24,7 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         ("/albums/startlist/import", json!({ "albumId": album, "entries": [{ "bib": "7" }] })),
         ("/albums/startlist/check", json!({ "albumId": album, "csv": "bib\n7" })),
         ("/faces/erase", json!({ "albumId": album, "imageId": image, "dryRun": true })),
+        ("/albums/gallery/update", json!({ "albumId": album, "enabled": true })),
         ("/people/erase", json!({ "albumId": album, "bib": "1207", "dryRun": true })),
     ];
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]
@@ -32,6 +33,7 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
     }
     let on_albums = [
         "/albums/get",
+        "/albums/gallery/get",
         "/albums/progress",
         "/albums/startlist/get",
         "/albums/startlist/entries",

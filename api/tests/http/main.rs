@@ -13,6 +13,7 @@ mod credits;
 mod document;
 mod erasures;
 mod events;
+mod galleries;
 mod isolation;
 mod photos;
 mod progress;

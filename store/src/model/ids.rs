@@ -77,4 +77,6 @@ id! {
     AccountId,
     /// A session of an account.
     SessionId,
+    /// A visitor's consent to the comparison of a selfie.
+    ConsentId,
 }

@@ -8,6 +8,7 @@ pub mod credit;
 pub(crate) mod encoding;
 pub mod erasure;
 pub mod event;
+pub mod gallery;
 pub mod hit;
 pub mod ids;
 pub mod key;

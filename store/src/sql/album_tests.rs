@@ -15,6 +15,11 @@ async fn insert_rows_of_album(database: &SqliteFile, album: AlbumId) {
         "insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)",
         "insert into erased_bib (album, digest, erasure) values ($1, x'01', x'02')",
         "insert into erased_bib_secret (album, secret) values ($1, x'03')",
+        "insert into gallery (album, enabled, link, link_digest, settings, updated_at) values ($1, 1, x'04', x'05', '{}', 0)",
+        "insert into gallery_consent (id, album, text_version, language, probe, given_at) values (x'06', $1, 1, 'de', x'07', 0)",
+        "insert into gallery_visitor (album, visitor, day, searches) values ($1, x'08', 0, 1)",
+        "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
+         select x'09', album, id, 'not_me', x'08', '', 0 from photo where album = $1 limit 1",
         "insert into erased_place (album, photo, box_top, box_left, box_width, box_height, erasure) \
          select album, id, 0, 0, 1, 1, x'02' from photo where album = $1 limit 1",
     ] {
@@ -50,7 +55,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 16, "{tables:?}");
+    assert_eq!(tables.len(), 20, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))

@@ -10,8 +10,8 @@ use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use crate::model::ids::{
-    AccountId, AlbumId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId,
-    ProbeId, ProcessId, SessionId, WebhookId,
+    AccountId, AlbumId, ConsentId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId,
+    PhotoId, ProbeId, ProcessId, SessionId, WebhookId,
 };
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -80,6 +80,7 @@ impl_value_from! {
     AccountId => |id| Self::Id(id.0),
     AlbumId => |id| Self::Id(id.0),
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
+    ConsentId => |id| Self::Id(id.0),
     DeliveryId => |id| Self::Id(id.0),
     ErasureId => |id| Self::Id(id.0),
     Option<ErasureId> => |id| Self::OptionalId(id.map(|id| id.0)),
@@ -99,6 +100,7 @@ impl_value_from! {
     String => |text| Self::Text(Some(text)),
     Option<String> => |text| Self::Text(text),
     Vec<u8> => |bytes| Self::Bytes(bytes),
+    Uuid => |id| Self::Id(id),
     Vec<Uuid> => |ids| Self::Ids(ids),
     Vec<i64> => |numbers| Self::Numbers(numbers),
     Vec<String> => |texts| Self::Texts(texts),

@@ -97,6 +97,7 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
         }
     };
     print_next_steps(&client, &album, &example);
+    print_pages(&service, &client, &album)?;
     if arguments.stop { service.stop() } else { service.wait() }
 }
 
@@ -153,6 +154,25 @@ fn print_progress(progress: &Progress) {
     print!("\r\x1b[K  {progress}");
     // A terminal that shows the line later is no reason to stop.
     std::io::stdout().flush().ok();
+}
+
+/// Opens the gallery of the album, and prints where the pages are.
+fn print_pages(service: &Service, client: &Client, album: &str) -> anyhow::Result<()> {
+    let settings = serde_json::json!({
+        "albumId": album,
+        "enabled": true,
+        "browse": true,
+        "selfieSearch": true,
+        "contact": "privacy@race.example",
+        "privacyUrl": "https://race.example/privacy",
+    });
+    let gallery: serde_json::Value = client.call("albums/gallery/update", &settings)?;
+    print_heading("To look at in a browser");
+    println!("  the console, signed in by this link once, within a quarter of an hour");
+    println!("    {}", service.create_console_link()?);
+    println!("  the gallery, as runners see it");
+    println!("    {}", gallery["url"].as_str().context("an open gallery has an address")?);
+    Ok(())
 }
 
 /// Prints the same steps as lines for a shell.

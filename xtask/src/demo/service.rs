@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use photofinish_launcher::{ALL_SCOPES, Installation, ServiceProcess, log_tail};
 
 /// The port in the documentation; the next free one is used when it is taken.
 const FIRST_PORT: u16 = 8080;
 const PORTS: u16 = 50;
+
+/// Whose account the demonstration signs in with.
+const DEMO_EMAIL: &str = "demo@race.example";
 
 /// The longest start. Models are loaded in a second or two; a first start on a slow disk takes longer.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -55,6 +58,21 @@ impl Service {
     /// Creates a key of all scopes.
     pub fn create_key(&self) -> anyhow::Result<String> {
         self.installation.create_key("Demo", "test", &ALL_SCOPES)
+    }
+
+    /// Makes an account, and returns the link under which it is signed in once.
+    pub fn create_console_link(&self) -> anyhow::Result<String> {
+        let account = ["--organization", "Demo", "--email", DEMO_EMAIL];
+        let invite =
+            [&["account", "invite", "--role", "owner", "--operator", "--enter"], &account[..]].concat();
+        let invited = self.installation.run(&invite)?;
+        if invited.code == Some(0) {
+            return Ok(invited.stdout.trim().to_owned());
+        }
+        // An earlier demonstration with this folder has it, and somebody chose a password.
+        let again = self.installation.run(["account", "link", "--email", DEMO_EMAIL])?;
+        ensure!(again.code == Some(0), "no account: {}{}", invited.stderr, again.stderr);
+        Ok(again.stdout.trim().to_owned())
     }
 
     /// Leaves it running until it ends by itself or by Ctrl-C, which reaches it too.

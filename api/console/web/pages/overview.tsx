@@ -14,7 +14,7 @@ import { may } from "../session";
 import { t, tCount, tName } from "../text";
 import { UploadPanel } from "../upload/panel";
 import { findUpload } from "../upload/upload";
-import { type AlbumProps, AlbumFrame } from "./album";
+import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { StageGraph } from "./stages";
 
 /** The first page of an album. */

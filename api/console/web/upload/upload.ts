@@ -61,6 +61,7 @@ export class Upload {
   private ready: { photo: NamedFile; photoId: string; uploadUrl: string }[] = [];
   private unconfirmed: Uploaded[] = [];
   private ticketing: Promise<void> | undefined;
+  private workers = 0;
   private abort = new AbortController();
 
   constructor(
@@ -81,7 +82,7 @@ export class Upload {
       this.stop(error);
       return;
     }
-    if (this.state.value === "listing") await this.run();
+    if (this.state.value === "listing" || this.state.value === "running") await this.run();
   }
 
   /** Stops after the photos that are on their way. */
@@ -144,13 +145,14 @@ export class Upload {
   private async run(): Promise<void> {
     this.state.value = "running";
     try {
-      await Promise.all(Array.from({ length: AT_ONCE }, () => this.work()));
+      // Workers of before a short pause may still be there.
+      await Promise.all(Array.from({ length: AT_ONCE - this.workers }, () => this.work()));
       await this.confirm(0);
     } catch (error) {
       this.stop(error);
       return;
     }
-    if (this.state.value === "running") this.state.value = "finished";
+    if (this.state.value === "running" && this.counts.value.left === 0) this.state.value = "finished";
   }
 
   private stop(error: unknown): void {
@@ -161,6 +163,15 @@ export class Upload {
   }
 
   private async work(): Promise<void> {
+    this.workers += 1;
+    try {
+      await this.sendAll();
+    } finally {
+      this.workers -= 1;
+    }
+  }
+
+  private async sendAll(): Promise<void> {
     while (this.state.value === "running") {
       const next = this.ready.shift();
       if (next) {

@@ -35,7 +35,7 @@ macro_rules! album_tables {
 }
 
 /// Tables whose rows go with their album.
-const ALBUM_TABLES: [AlbumTable; 17] = album_tables![
+const ALBUM_TABLES: [AlbumTable; 21] = album_tables![
     "photo",
     "photo_change",
     "photo_count",
@@ -52,6 +52,10 @@ const ALBUM_TABLES: [AlbumTable; 17] = album_tables![
     "erased_place",
     "erased_bib",
     "erased_bib_secret",
+    "gallery",
+    "gallery_consent",
+    "gallery_visitor",
+    "gallery_report",
     "album",
 ];
 
@@ -63,7 +67,7 @@ const TABLES_OF_IDS: [&str; 6] =
 const COUNT_ALBUM: &str = "select count(*) from album where id = $1";
 
 /// Tables whose rows go with their photo, and how to count those of some.
-const PHOTO_TABLES: [(&str, Statement); 4] = [
+const PHOTO_TABLES: [(&str, Statement); 5] = [
     (
         "photo",
         Statement::PerDialect {
@@ -90,6 +94,13 @@ const PHOTO_TABLES: [(&str, Statement); 4] = [
         Statement::PerDialect {
             sqlite: "select count(*) from erased_place where album = $1 and photo in (select unhex(value) from json_each($2))",
             postgres: "select count(*) from erased_place where album = $1 and photo = any($2)",
+        },
+    ),
+    (
+        "gallery_report",
+        Statement::PerDialect {
+            sqlite: "select count(*) from gallery_report where album = $1 and photo in (select unhex(value) from json_each($2))",
+            postgres: "select count(*) from gallery_report where album = $1 and photo = any($2)",
         },
     ),
 ];

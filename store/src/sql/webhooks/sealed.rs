@@ -1,4 +1,4 @@
-//! The sealed secrets of webhooks and of erased bibs: whether they can be opened, and sealing them again with another master
+//! The sealed secrets of webhooks, of erased bibs and of galleries: whether they can be opened, and sealing them again with another master
 //! secret.
 
 use crate::error::StoreErrorKind;
@@ -37,7 +37,12 @@ pub(crate) async fn check(database: &Database, master: Option<&MasterSecret>) ->
     let rows: Vec<(AlbumId, Vec<u8>)> =
         query(OPERATION, ends).fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
     let of_bibs = rows.into_iter().map(|(album, sealed)| (Purpose::ErasedBib, album.0, sealed));
-    for (purpose, row, sealed) in of_webhooks.chain(of_bibs) {
+    let ends = "select album, link from gallery where album = (select album from gallery order by updated_at limit 1) \
+                or album = (select album from gallery order by updated_at desc limit 1)";
+    let rows: Vec<(AlbumId, Vec<u8>)> =
+        query(OPERATION, ends).fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
+    let of_links = rows.into_iter().map(|(album, sealed)| (Purpose::GalleryLink, album.0, sealed));
+    for (purpose, row, sealed) in of_webhooks.chain(of_bibs).chain(of_links) {
         let Some(master) = master else { return Ok(SealedSecrets::NoMasterSecret) };
         match master.open(purpose, row, &sealed) {
             Err(error) if error.kind == StoreErrorKind::Corrupt => {
@@ -84,27 +89,50 @@ pub(crate) async fn reseal(database: &Database, master: &MasterSecret) -> Result
         }
         transaction.commit(OPERATION).await?;
     }
-    Ok(resealed + reseal_bib_secrets(database, master).await?)
+    for table in &SEALED_BY_ALBUM {
+        resealed += reseal_by_album(database, master, table).await?;
+    }
+    Ok(resealed)
 }
 
-async fn reseal_bib_secrets(database: &Database, master: &MasterSecret) -> Result<u64> {
-    const OPERATION: &str = "reseal secrets of erased bibs";
+/// A table with one sealed column and one row for each album.
+struct SealedByAlbum {
+    purpose: Purpose,
+    select: &'static str,
+    update: &'static str,
+}
+
+const SEALED_BY_ALBUM: [SealedByAlbum; 2] = [
+    SealedByAlbum {
+        purpose: Purpose::ErasedBib,
+        select: "select album, secret from erased_bib_secret where album > $1 order by album limit $2",
+        update: "update erased_bib_secret set secret = $2 where album = $1 and secret = $3",
+    },
+    SealedByAlbum {
+        purpose: Purpose::GalleryLink,
+        select: "select album, link from gallery where album > $1 order by album limit $2",
+        // Only what is still as it was read: a new link at this moment has been sealed with the current secret.
+        update: "update gallery set link = $2 where album = $1 and link = $3",
+    },
+];
+
+async fn reseal_by_album(database: &Database, master: &MasterSecret, table: &SealedByAlbum) -> Result<u64> {
+    const OPERATION: &str = "reseal secrets of albums";
     let (mut after, mut resealed) = (AlbumId(uuid::Uuid::nil()), 0);
     loop {
         let mut transaction = database.begin_write(OPERATION).await?;
-        let select = "select album, secret from erased_bib_secret where album > $1 order by album limit $2";
         let rows: Vec<(AlbumId, Vec<u8>)> =
-            query(OPERATION, select).bind(after).bind(BATCH).fetch_all(&mut transaction).await?;
+            query(OPERATION, table.select).bind(after).bind(BATCH).fetch_all(&mut transaction).await?;
         let Some((last, _)) = rows.last() else { return Ok(resealed) };
         after = *last;
         for (album, sealed) in rows {
-            let opened = master.open(Purpose::ErasedBib, album.0, &sealed)?;
+            let opened = master.open(table.purpose, album.0, &sealed)?;
             if !opened.is_old {
                 continue;
             }
-            let new = master.seal(Purpose::ErasedBib, album.0, &opened.secret)?;
-            let update = "update erased_bib_secret set secret = $2 where album = $1";
-            resealed += query(OPERATION, update).bind(album).bind(new).execute(&mut transaction).await?;
+            let new = master.seal(table.purpose, album.0, &opened.secret)?;
+            let update = query(OPERATION, table.update).bind(album).bind(new);
+            resealed += update.bind(sealed).execute(&mut transaction).await?;
         }
         transaction.commit(OPERATION).await?;
     }

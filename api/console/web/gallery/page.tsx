@@ -1,0 +1,135 @@
+/** A gallery: bib first, selfie second, then the photos. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import { formatTime } from "../common/format";
+import { useLoad } from "../common/load";
+import { Button } from "../common/ui/button";
+import { Notices } from "../common/ui/notice";
+import { ErrorState, Loading } from "../common/ui/states";
+import { isLanguage, language, languages, switchLanguage } from "../common/words";
+import { type Gallery, type Source, call } from "./calls";
+import { Results } from "./results";
+import { Selfie } from "./selfie";
+import { t, tCount } from "./text";
+
+/** The page. */
+export function GalleryPage() {
+  const load = useLoad((signal) => call<Gallery>("get", {}, signal), []);
+  const gallery = load.value.value;
+  const failure = load.failure.value;
+  useEffect(() => {
+    if (gallery) document.title = gallery.title;
+  }, [gallery]);
+  if (failure?.status === 404) return <Closed />;
+  return (
+    <>
+      <main class="gallery">
+        {gallery ? <Open gallery={gallery} /> : failure ? <ErrorState failure={failure} onRetry={load.reload} /> : <Loading lines={6} height="2.5rem" />}
+      </main>
+      <Notices />
+      <Footer gallery={gallery} />
+    </>
+  );
+}
+
+/** Says that there is nothing, or no longer; not which of the two. */
+function Closed() {
+  return (
+    <>
+      <main class="alone">
+        <h1>{t("closed.title")}</h1>
+        <p class="quiet">{t("closed.text")}</p>
+      </main>
+      <Footer gallery={undefined} />
+    </>
+  );
+}
+
+function Open({ gallery }: { gallery: Gallery }) {
+  const asked = new URLSearchParams(location.search).get("bib");
+  const source = useSignal<Source | null>(
+    asked && gallery.bibSearch ? { kind: "bib", text: asked } : gallery.browse ? { kind: "all" } : null,
+  );
+  const show = (next: Source | null) => {
+    source.value = next;
+    const query = next?.kind === "bib" ? `?bib=${encodeURIComponent(next.text)}` : "";
+    history.replaceState(null, "", location.pathname + query);
+  };
+  return (
+    <>
+      <header class="gallery-head">
+        <h1>{gallery.title}</h1>
+        <p class="quiet">{tCount("photos", gallery.photos)}</p>
+        {gallery.intro && <p class="intro">{gallery.intro}</p>}
+      </header>
+      <div class="finders">
+        {gallery.bibSearch && <BibForm source={source.value} onSearch={(text) => show({ kind: "bib", text })} />}
+        {gallery.selfieSearch && (
+          <Selfie
+            gallery={gallery}
+            source={source.value}
+            onFound={(imageId, until) => show({ kind: "selfie", imageId, until })}
+            onForgotten={() => show(gallery.browse ? { kind: "all" } : null)}
+          />
+        )}
+      </div>
+      {source.value && <Results key={JSON.stringify(source.value)} gallery={gallery} source={source.value} />}
+    </>
+  );
+}
+
+function BibForm({ source, onSearch }: { source: Source | null; onSearch: (text: string) => void }) {
+  const text = useSignal(source?.kind === "bib" ? source.text : "");
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const bib = text.value.trim();
+    if (bib !== "") onSearch(bib);
+  };
+  return (
+    <form class="finder" role="search" onSubmit={submit}>
+      <label for="bib" class="finder-title">{t("bib.title")}</label>
+      <div class="finder-row">
+        <input
+          id="bib"
+          class="input bib-input"
+          inputMode="numeric"
+          autoComplete="off"
+          autoCapitalize="characters"
+          enterKeyHint="search"
+          maxLength={32}
+          placeholder="1234"
+          value={text.value}
+          onInput={(event) => (text.value = event.currentTarget.value)}
+        />
+        <Button kind="main" type="submit">{t("bib.find")}</Button>
+      </div>
+    </form>
+  );
+}
+
+function Footer({ gallery }: { gallery: Gallery | undefined }) {
+  return (
+    <footer class="gallery-foot">
+      <p class="row">
+        {gallery?.contact && <span>{t("foot.contact", { contact: gallery.contact })}</span>}
+        {gallery?.privacyUrl && <a href={gallery.privacyUrl} rel="noreferrer">{t("foot.privacy")}</a>}
+        {gallery?.expiresAt && <span>{t("foot.until", { time: formatTime(gallery.expiresAt) })}</span>}
+      </p>
+      <label class="language">
+        <span class="visually-hidden">{t("foot.language")}</span>
+        <select
+          class="input"
+          value={language.value}
+          onChange={(event) => {
+            const chosen = event.currentTarget.value;
+            if (isLanguage(chosen)) void switchLanguage(chosen);
+          }}
+        >
+          {Object.entries(languages).map(([tag, name]) => <option key={tag} value={tag}>{name}</option>)}
+        </select>
+      </label>
+    </footer>
+  );
+}

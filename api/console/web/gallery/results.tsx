@@ -1,0 +1,153 @@
+/** The photos that were found, and one of them large. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import { formatTime } from "../common/format";
+import { useAction } from "../common/load";
+import { Button } from "../common/ui/button";
+import { VirtualGrid } from "../common/ui/grid";
+import { notify } from "../common/ui/notice";
+import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
+import type { ApiFailure } from "../common/http";
+import { type Gallery, type Photo, type Source, call, loadPhotos, savePhoto } from "./calls";
+import { t, tCount } from "./text";
+
+interface Found {
+  photos: Photo[];
+  nextCursor: string | null;
+  total: number;
+}
+
+/** Why a photo is shown, in words. */
+export function reasonWords(photo: Photo): string {
+  if (photo.why === null) return photo.takenAt ? formatTime(photo.takenAt) : "";
+  const why = photo.why === "bib" ? t("why.bib") : photo.why === "face" ? t("why.face") : t("why.both");
+  if (photo.certainty === "sure" || photo.certainty === null) return why;
+  return `${why} · ${photo.certainty === "likely" ? t("certainty.likely") : t("certainty.maybe")}`;
+}
+
+/** The photos of a source. */
+export function Results({ gallery, source }: { gallery: Gallery; source: Source }) {
+  const found = useSignal<Found | undefined>(undefined);
+  const failure = useSignal<ApiFailure | undefined>(undefined);
+  const isLoading = useSignal(false);
+  const shown = useSignal<number | null>(null);
+  const loadMore = async (cursor: string | null) => {
+    if (isLoading.value) return;
+    isLoading.value = true;
+    try {
+      const page = await loadPhotos(source, cursor);
+      const before = cursor === null ? [] : (found.value?.photos ?? []);
+      found.value = { ...page, photos: [...before, ...page.photos] };
+      failure.value = undefined;
+    } catch (error) {
+      failure.value = error as ApiFailure;
+    }
+    isLoading.value = false;
+  };
+  useEffect(() => void loadMore(null), []);
+  const hide = (photo: Photo) => {
+    if (!found.value) return;
+    const photos = found.value.photos.filter((other) => other.id !== photo.id);
+    found.value = { ...found.value, photos, total: found.value.total - 1 };
+    shown.value = null;
+  };
+
+  if (!found.value) {
+    if (failure.value) return <ErrorState failure={failure.value} onRetry={() => void loadMore(null)} />;
+    return <Loading lines={3} height="8rem" />;
+  }
+  const { photos, nextCursor, total } = found.value;
+  return (
+    <section class="results" aria-labelledby="results-title">
+      <h2 id="results-title" aria-live="polite">{tCount("found", total)}</h2>
+      {total === 0 && <Empty title={t("none.title")}>{source.kind === "bib" ? <p>{t("none.bib")}</p> : <p>{t("none.selfie")}</p>}</Empty>}
+      <VirtualGrid
+        items={photos}
+        total={total}
+        label={t("results.label")}
+        aspect={(photo) => Math.min(3, Math.max(0.4, photo.width / photo.height))}
+        itemKey={(photo) => photo.id}
+        render={(photo, index) => <Tile photo={photo} onOpen={() => (shown.value = index)} />}
+        onEnd={() => nextCursor && void loadMore(nextCursor)}
+      />
+      <Failed failure={failure.value} />
+      {shown.value !== null && photos[shown.value] && (
+        <Large
+          gallery={gallery}
+          photo={photos[shown.value]!}
+          hasPrevious={shown.value > 0}
+          hasNext={shown.value < photos.length - 1}
+          onMove={(step) => (shown.value = Math.min(photos.length - 1, Math.max(0, (shown.value ?? 0) + step)))}
+          onClose={() => (shown.value = null)}
+          onHide={hide}
+        />
+      )}
+    </section>
+  );
+}
+
+function Tile({ photo, onOpen }: { photo: Photo; onOpen: () => void }) {
+  const reason = reasonWords(photo);
+  return (
+    <button type="button" class="tile" onClick={onOpen} aria-label={reason || t("photo.open")}>
+      <img src={photo.thumbnailUrl} alt="" loading="lazy" decoding="async" />
+      {reason && <span class="tile-reason">{reason}</span>}
+    </button>
+  );
+}
+
+interface LargeProps {
+  gallery: Gallery;
+  photo: Photo;
+  hasPrevious: boolean;
+  hasNext: boolean;
+  onMove: (step: number) => void;
+  onClose: () => void;
+  onHide: (photo: Photo) => void;
+}
+
+/** One photo in a dialog that fills the screen; arrow keys go on. */
+function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }: LargeProps) {
+  const save = useAction(() => savePhoto(photo));
+  const report = useAction(async (kind: "not_me" | "report") => {
+    await call("report", { photoId: photo.id, kind });
+    notify(t(kind === "not_me" ? "photo.hidden" : "photo.reported"));
+    if (kind === "not_me") onHide(photo);
+  });
+  const open = (element: HTMLDialogElement | null) => {
+    if (element && !element.open) element.showModal();
+  };
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "ArrowLeft" && hasPrevious) onMove(-1);
+    else if (event.key === "ArrowRight" && hasNext) onMove(1);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key}>
+      <figure>
+        <img src={photo.url} alt={reasonWords(photo)} width={photo.width} height={photo.height} />
+        <figcaption class="row row-apart">
+          <span>
+            {reasonWords(photo)}
+            {photo.wave && ` · ${t("photo.wave", { wave: photo.wave })}`}
+            {photo.takenAt && photo.why && ` · ${formatTime(photo.takenAt)}`}
+          </span>
+          <span class="row">
+            <Button onClick={() => onMove(-1)} disabled={!hasPrevious} aria-label={t("photo.previous")}>‹</Button>
+            <Button onClick={() => onMove(1)} disabled={!hasNext} aria-label={t("photo.next")}>›</Button>
+            {gallery.downloads !== "none" && (
+              <Button kind="main" busy={save.isBusy.value} onClick={() => void save.run()}>{t("photo.download")}</Button>
+            )}
+            {photo.why && <Button busy={report.isBusy.value} onClick={() => void report.run("not_me")}>{t("photo.notMe")}</Button>}
+            <Button busy={report.isBusy.value} onClick={() => void report.run("report")}>{t("photo.report")}</Button>
+            <Button onClick={onClose}>{t("photo.close")}</Button>
+          </span>
+        </figcaption>
+        <Failed failure={save.failure.value ?? report.failure.value} />
+      </figure>
+    </dialog>
+  );
+}

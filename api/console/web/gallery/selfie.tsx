@@ -1,0 +1,187 @@
+/** Search by selfie: consent first, then camera or file; and to be forgotten, or gone from the event. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+import { formatDuration, formatNumber } from "../common/format";
+import { useAction } from "../common/load";
+import { Button } from "../common/ui/button";
+import { Dialog } from "../common/ui/dialog";
+import { notify } from "../common/ui/notice";
+import { Failed } from "../common/ui/states";
+import { language } from "../common/words";
+import { type Erasure, type Gallery, type Source, call, sendSelfie } from "./calls";
+import { t } from "./text";
+
+interface SelfieProps {
+  gallery: Gallery;
+  source: Source | null;
+  onFound: (imageId: string, until: string) => void;
+  onForgotten: () => void;
+}
+
+/** The part of the page about selfies. */
+export function Selfie({ gallery, source, onFound, onForgotten }: SelfieProps) {
+  const isAsking = useSignal(false);
+  const forget = useAction(async (imageId: string) => {
+    await call("search/face/forget", { imageId });
+    notify(t("selfie.forgotten"));
+    onForgotten();
+  });
+  if (source?.kind === "selfie") {
+    return (
+      <div class="finder">
+        <p class="finder-title">{t("selfie.used")}</p>
+        <div class="row">
+          <Button busy={forget.isBusy.value} onClick={() => void forget.run(source.imageId)}>{t("selfie.forget")}</Button>
+          <Leave imageId={source.imageId} />
+        </div>
+        <Failed failure={forget.failure.value} />
+      </div>
+    );
+  }
+  return (
+    <div class="finder">
+      <p class="finder-title">{t("selfie.title")}</p>
+      <div>
+        <Button onClick={() => (isAsking.value = true)}>{t("selfie.begin")}</Button>
+      </div>
+      {isAsking.value && (
+        <Dialog title={t("selfie.title")} onClose={() => (isAsking.value = false)}>
+          <Consent
+            gallery={gallery}
+            onFound={(imageId, until) => {
+              isAsking.value = false;
+              onFound(imageId, until);
+            }}
+          />
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: string, until: string) => void }) {
+  const agreed = useSignal(false);
+  const isCameraOn = useSignal(false);
+  const id = useId();
+  const send = useAction(async (image: Blob) => {
+    const ticket = await sendSelfie(image, gallery.consentVersion, language.value);
+    onFound(ticket.imageId, ticket.imageExpiresAt);
+  });
+  const choose = (event: { currentTarget: HTMLInputElement }) => {
+    const file = event.currentTarget.files?.[0];
+    if (file) void send.run(file);
+  };
+  const words = t("consent.text", { album: gallery.title, time: formatDuration(gallery.selfieSeconds) });
+  return (
+    <div class="stack">
+      <div class="consent">
+        <input id={id} type="checkbox" checked={agreed.value} onChange={(event) => (agreed.value = event.currentTarget.checked)} />
+        <label for={id}>{words}</label>
+      </div>
+      {gallery.privacyUrl && <a href={gallery.privacyUrl} rel="noreferrer" target="_blank">{t("foot.privacy")}</a>}
+      {isCameraOn.value && agreed.value ? (
+        <Camera isBusy={send.isBusy.value} onTaken={(image) => void send.run(image)} onOff={() => (isCameraOn.value = false)} />
+      ) : (
+        <div class="row">
+          <Button kind="main" disabled={!agreed.value} onClick={() => (isCameraOn.value = true)}>{t("selfie.camera")}</Button>
+          <label class="file-button" aria-disabled={!agreed.value}>
+            <input type="file" accept="image/jpeg,image/png,image/webp" disabled={!agreed.value || send.isBusy.value} onChange={choose} />
+            <span class="button button-plain">{t("selfie.file")}</span>
+          </label>
+        </div>
+      )}
+      {send.isBusy.value && <p role="status">{t("selfie.searching")}</p>}
+      <Failed failure={send.failure.value} />
+    </div>
+  );
+}
+
+interface CameraProps {
+  isBusy: boolean;
+  onTaken: (image: Blob) => void;
+  onOff: () => void;
+}
+
+/** The picture of the front camera, and a button that takes it. */
+function Camera({ isBusy, onTaken, onOff }: CameraProps) {
+  const video = useRef<HTMLVideoElement>(null);
+  const isRefused = useSignal(false);
+  const isReady = useSignal(false);
+  useEffect(() => {
+    let stream: MediaStream | undefined;
+    let isGone = false;
+    const wanted = { video: { facingMode: "user", width: { ideal: 1280 } }, audio: false };
+    const begin = async () => {
+      stream = await navigator.mediaDevices.getUserMedia(wanted);
+      if (isGone) return stop();
+      if (video.current) video.current.srcObject = stream;
+    };
+    const stop = () => stream?.getTracks().forEach((track) => track.stop());
+    begin().catch(() => (isRefused.value = true));
+    return () => {
+      isGone = true;
+      stop();
+    };
+  }, []);
+  const take = () => {
+    const source = video.current;
+    if (!source) return;
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [source.videoWidth, source.videoHeight];
+    canvas.getContext("2d")?.drawImage(source, 0, 0);
+    canvas.toBlob((image) => image && onTaken(image), "image/jpeg", 0.92);
+  };
+  if (isRefused.value) return <p class="failed" role="alert">{t("selfie.noCamera")}</p>;
+  return (
+    <div class="stack">
+      <video ref={video} class="camera" autoPlay playsInline muted onLoadedData={() => (isReady.value = true)} aria-label={t("selfie.picture")} />
+      <div class="row">
+        <Button kind="main" busy={isBusy} disabled={!isReady.value} onClick={take}>{t("selfie.take")}</Button>
+        <Button onClick={onOff}>{t("selfie.cancel")}</Button>
+      </div>
+    </div>
+  );
+}
+
+/** Erases the faces of who is on the selfie, after saying how many. */
+function Leave({ imageId }: { imageId: string }) {
+  const preview = useSignal<Erasure | undefined>(undefined);
+  const done = useSignal<Erasure | undefined>(undefined);
+  const ask = useAction(async () => {
+    preview.value = await call<Erasure>("erase/faces", { imageId });
+  });
+  const leave = useAction(async () => {
+    done.value = await call<Erasure>("erase/faces", { imageId, confirm: preview.value?.confirm });
+  });
+  const close = () => {
+    preview.value = undefined;
+    done.value = undefined;
+  };
+  return (
+    <>
+      <Button kind="danger" busy={ask.isBusy.value} onClick={() => void ask.run()}>{t("leave.title")}</Button>
+      <Failed failure={ask.failure.value} />
+      {preview.value && (
+        <Dialog title={t("leave.title")} onClose={close}>
+          {done.value ? (
+            <div class="stack" role="status">
+              <p>{t("leave.done", { count: formatNumber(done.value.faces) })}</p>
+              {done.value.receiptId && <p class="small">{t("leave.receipt")} <code>{done.value.receiptId}</code></p>}
+            </div>
+          ) : (
+            <div class="stack">
+              <p>{t("leave.text", { count: formatNumber(preview.value.faces) })}</p>
+              <div class="row">
+                <Button kind="danger" busy={leave.isBusy.value} onClick={() => void leave.run()}>{t("leave.confirm")}</Button>
+                <Button onClick={close}>{t("selfie.cancel")}</Button>
+              </div>
+              <Failed failure={leave.failure.value} />
+            </div>
+          )}
+        </Dialog>
+      )}
+    </>
+  );
+}

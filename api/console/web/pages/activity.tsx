@@ -1,0 +1,101 @@
+/** What has happened, newest first, and what happens now. */
+
+import { useSignal } from "@preact/signals";
+
+import "./activity.css";
+
+import type { ActivityEvent } from "../api";
+import { call, follow } from "../calls";
+import { formatTime } from "../common/format";
+import type { ApiFailure } from "../common/http";
+import { useWhile } from "../common/load";
+import { link } from "../common/router";
+import { Empty, ErrorState, Loading } from "../common/ui/states";
+import { Page } from "../shell";
+import { t, tCount, tName } from "../text";
+
+/** Events that are kept on the page. */
+const KEPT = 200;
+/** Pages of older events that are read to get to the newest, at most. */
+const MOST_PAGES = 40;
+
+/** The page of events. */
+export function ActivityPage() {
+  const events = useSignal<ActivityEvent[]>([]);
+  const isThere = useSignal(false);
+  const isAway = useSignal(false);
+  const failure = useSignal<ApiFailure | undefined>(undefined);
+  const titles = useSignal<Map<string, string>>(new Map());
+  useWhile((signal) => {
+    const keep = (more: ActivityEvent[]) => (events.value = [...more.toReversed(), ...events.value].slice(0, KEPT));
+    const begin = async () => {
+      await loadTitles(titles);
+      const cursor = await readBack(keep, signal);
+      isThere.value = true;
+      const input = cursor ? { cursor } : {};
+      const onConnection = (connected: boolean) => (isAway.value = !connected);
+      await follow<"events/list", ActivityEvent>("events/list", input, {
+        signal,
+        onMessage: (event) => keep([event]),
+        onConnection,
+      });
+    };
+    begin().catch((error: unknown) => {
+      if (!signal.aborted) failure.value = error as ApiFailure;
+    });
+  }, []);
+  return (
+    <Page title={t("nav.activity")}>
+      <p class="away" role="status" hidden={!isAway.value}>
+        {t("ui.connection_lost")}
+      </p>
+      {failure.value && <ErrorState failure={failure.value} />}
+      {!isThere.value && !failure.value && <Loading lines={5} height="2rem" />}
+      {isThere.value && events.value.length === 0 && <Empty title={t("activity.none")} />}
+      <ol class="events">
+        {events.value.map((event) => (
+          <EventItem key={event.id} event={event} titles={titles.value} />
+        ))}
+      </ol>
+    </Page>
+  );
+}
+
+async function loadTitles(titles: { value: Map<string, string> }): Promise<void> {
+  const page = await call("albums/list", { limit: 200 });
+  titles.value = new Map(page.albums.map((album) => [album.id, album.title]));
+}
+
+/** Reads what has happened, oldest first as the service lists it; gives the cursor after the newest. */
+async function readBack(keep: (events: ActivityEvent[]) => void, signal: AbortSignal): Promise<string | undefined> {
+  let cursor: string | undefined;
+  for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+    const page = await call("events/list", { limit: 500, ...(cursor ? { cursor } : {}) }, signal);
+    keep(page.events);
+    cursor = page.nextCursor;
+    if (page.events.length < 500) break;
+  }
+  return cursor;
+}
+
+function EventItem({ event, titles }: { event: ActivityEvent; titles: Map<string, string> }) {
+  const { albumId, count } = event.data;
+  const title = typeof albumId === "string" ? titles.get(albumId) : undefined;
+  return (
+    <li>
+      <time class="small quiet numeric" dateTime={event.timestamp}>
+        {formatTime(event.timestamp)}
+      </time>
+      <span>
+        <strong>{tName("event", event.type)}</strong>
+        {typeof count === "number" && ` · ${tCount("photos.count", count)}`}
+        {typeof albumId === "string" && (
+          <>
+            {" · "}
+            {title ? <a href={link(`/albums/${albumId}`)}>{title}</a> : <span class="quiet">{albumId}</span>}
+          </>
+        )}
+      </span>
+    </li>
+  );
+}

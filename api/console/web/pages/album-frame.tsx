@@ -1,0 +1,68 @@
+/** What the pages of an album have in common. */
+
+import type { ComponentChildren } from "preact";
+
+import type { AlbumDetail } from "../api";
+import type { Load } from "../common/load";
+import { link } from "../common/router";
+import { may } from "../session";
+import { Page } from "../shell";
+import { t } from "../text";
+
+/** The pages of an album. */
+export const sections = [
+  "overview",
+  "photos",
+  "failures",
+  "search",
+  "settings",
+  "gallery",
+  "costs",
+  "erasures",
+] as const;
+
+/** A page of an album. */
+export type Section = (typeof sections)[number];
+
+/** Pages that only change things, which is not for everybody. */
+export const ORGANIZERS_ONLY: readonly Section[] = ["settings", "gallery"];
+
+/** What the pages of an album get. */
+export interface AlbumProps {
+  album: AlbumDetail;
+  load: Load<AlbumDetail>;
+}
+
+/** The frame of a page of an album. */
+export function AlbumFrame(props: {
+  album: AlbumDetail;
+  section: Section;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  const { album, section, actions, children } = props;
+  const shown = sections.filter((each) => may.organize.value || !ORGANIZERS_ONLY.includes(each));
+  const address = (each: Section) => link(`/albums/${album.id}${each === "overview" ? "" : `/${each}`}`);
+  const isOverview = section === "overview";
+  const above = (
+    <p class="eyebrow">
+      <a href={isOverview ? link("/") : address("overview")}>{isOverview ? t("nav.albums") : album.title}</a>
+    </p>
+  );
+  return (
+    <Page title={isOverview ? album.title : t(`album.${section}`)} above={above} actions={actions}>
+      <nav class="tabs" aria-label={t("album.title")}>
+        <ul>
+          {shown.map((each) => (
+            <li key={each}>
+              <a href={address(each)} aria-current={each === section ? "page" : undefined}>
+                {t(`album.${each}`)}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      {children}
+    </Page>
+  );
+}

@@ -1,0 +1,168 @@
+/** What was erased from an album, with the receipts; and the removal of a runner. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import type { Erasure } from "../api";
+import { call } from "../calls";
+import { formatBytes, formatNumber, formatTime } from "../common/format";
+import { useAction, useLoad } from "../common/load";
+import { Tag } from "../common/ui/bar";
+import { Button } from "../common/ui/button";
+import { Dialog } from "../common/ui/dialog";
+import { Empty, Failed, Loaded } from "../common/ui/states";
+import { Table } from "../common/ui/table";
+import { may } from "../session";
+import { t, tCount, tName } from "../text";
+import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { saveFile } from "./download";
+import { RemoveRunner } from "./remove-runner";
+
+/** How soon a running erasure is looked at again. It takes some seconds. */
+const LOOK_AGAIN_MS = 3000;
+
+/** The page of an album's erasures. */
+export function ErasuresPage({ album }: AlbumProps) {
+  const albumId = album.id;
+  const erasures = useLoad((signal) => call("erasures/list", { albumId, limit: 200 }, signal), [albumId]);
+  const isRemoving = useSignal(false);
+  const shown = useSignal<string | null>(null);
+  const list = erasures.value.value?.erasures;
+  const isRunning = list?.some((erasure) => erasure.state === "running") ?? false;
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setTimeout(erasures.reload, LOOK_AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [list]);
+  const receipt = list?.find((erasure) => erasure.receiptId === shown.value);
+  const remove = may.own.value && (
+    <Button kind="danger" onClick={() => (isRemoving.value = true)}>
+      {t("erasures.remove")}
+    </Button>
+  );
+  return (
+    <AlbumFrame album={album} section="erasures" actions={remove}>
+      <p class="quiet">{t("erasures.hint")}</p>
+      <Loaded load={erasures} lines={3} height="2.5rem">
+        {(page) =>
+          page.erasures.length === 0 ? (
+            <Empty title={t("erasures.none")} />
+          ) : (
+            <ErasureTable erasures={page.erasures} onShow={(receiptId) => (shown.value = receiptId)} />
+          )
+        }
+      </Loaded>
+      {receipt && <Receipt erasure={receipt} onClose={() => (shown.value = null)} />}
+      {isRemoving.value && (
+        <RemoveRunner
+          albumId={albumId}
+          onClose={() => (isRemoving.value = false)}
+          onRemoved={() => {
+            isRemoving.value = false;
+            erasures.reload();
+          }}
+        />
+      )}
+    </AlbumFrame>
+  );
+}
+
+function ErasureTable({ erasures, onShow }: { erasures: Erasure[]; onShow: (receiptId: string) => void }) {
+  return (
+    <Table
+      label={t("album.erasures")}
+      rows={erasures}
+      rowKey={(erasure) => erasure.receiptId}
+      columns={[
+        { name: t("erasures.asked"), cell: (erasure) => formatTime(erasure.askedAt) },
+        { name: t("erasures.subject"), cell: (erasure) => tName("subject", erasure.subject.kind) },
+        {
+          name: t("table.state"),
+          cell: ({ state }) => <Tag kind={state === "done" ? "good" : "busy"}>{tName("erasure_state", state)}</Tag>,
+        },
+        { name: t("erasures.removed"), cell: (erasure) => describeRemoved(erasure) },
+        { name: "", cell: (erasure) => <Button onClick={() => onShow(erasure.receiptId)}>{t("erasures.receipt")}</Button> },
+      ]}
+    />
+  );
+}
+
+function describeRemoved({ removed }: Erasure): string {
+  const words: string[] = [];
+  if (removed.photos > 0) words.push(tCount("photos.count", removed.photos));
+  if (removed.faces > 0) words.push(tCount("photo.faces", removed.faces));
+  if (removed.texts > 0) words.push(tCount("photo.bibs", removed.texts));
+  if (removed.objects > 0) words.push(tCount("erasures.objects", removed.objects, { size: formatBytes(removed.bytes) }));
+  return words.join(" · ") || "–";
+}
+
+function Receipt({ erasure, onClose }: { erasure: Erasure; onClose: () => void }) {
+  const { receiptId, jws, scan } = erasure;
+  const left = useSignal<number | undefined>(undefined);
+  const verify = useAction(async () => {
+    left.value = (await call("erasures/verify", { receiptId })).left;
+  });
+  return (
+    <Dialog title={t("erasures.receipt")} onClose={onClose} wide>
+      <div class="stack">
+        <ReceiptFacts erasure={erasure} />
+        {scan && (
+          <Table
+            label={t("erasures.scan")}
+            rows={scan.stores}
+            rowKey={(store) => store.store}
+            columns={[
+              { name: t("erasures.store"), cell: (store) => tName("store", store.store) },
+              { name: t("erasures.looked"), numeric: true, cell: (store) => formatNumber(store.looked) },
+              { name: t("erasures.left"), numeric: true, cell: (store) => formatNumber(store.left) },
+            ]}
+          />
+        )}
+        {jws && <pre class="small">{jws}</pre>}
+        <p aria-live="polite">
+          {left.value === 0 && t("erasures.verified")}
+          {left.value !== undefined && left.value > 0 && (
+            <span class="bad">{t("erasures.not_verified", { count: formatNumber(left.value) })}</span>
+          )}
+        </p>
+        <Failed failure={verify.failure.value} />
+        <div class="row row-end">
+          <Button busy={verify.isBusy.value} onClick={() => void verify.run()}>
+            {t("erasures.verify")}
+          </Button>
+          {jws && (
+            <Button kind="main" onClick={() => saveFile(`${receiptId}.jws`, "application/jose", jws)}>
+              {t("erasures.download")}
+            </Button>
+          )}
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+function ReceiptFacts({ erasure }: { erasure: Erasure }) {
+  const kept = erasure.kept.map(({ what, why }) => `${what} (${why})`).join("; ");
+  const until = erasure.backups?.until;
+  const facts: [string, string | null | undefined][] = [
+    [t("erasures.id"), erasure.receiptId],
+    [t("erasures.subject"), tName("subject", erasure.subject.kind)],
+    [t("erasures.asked"), formatTime(erasure.askedAt)],
+    [t("erasures.issued"), erasure.issuedAt ? formatTime(erasure.issuedAt) : t("erasures.running")],
+    [t("erasures.removed"), describeRemoved(erasure)],
+    [t("erasures.kept"), kept],
+    [t("erasures.backups"), erasure.backups && (until ? formatTime(until) : t("erasures.backups_not_covered"))],
+  ];
+  return (
+    <dl class="facts">
+      {facts
+        .filter(([, value]) => value)
+        .map(([name, value]) => (
+          <>
+            <dt key={name}>{name}</dt>
+            <dd>{value}</dd>
+          </>
+        ))}
+    </dl>
+  );
+}

@@ -1,0 +1,174 @@
+/** The public gallery of an album: whether it is open, and what runners may do in it. */
+
+import { useSignal } from "@preact/signals";
+
+import type { Gallery } from "../api";
+import { call } from "../calls";
+import { formatNumber } from "../common/format";
+import { useAction, useLoad } from "../common/load";
+import { Button, CopyText } from "../common/ui/button";
+import { FormDialog } from "../common/ui/dialog";
+import { AreaField, CheckField, Field, SelectField } from "../common/ui/field";
+import { notify } from "../common/ui/notice";
+import { Failed, Loaded } from "../common/ui/states";
+import { t } from "../text";
+import { type AlbumProps, AlbumFrame } from "./album-frame";
+
+/** The page of the gallery's settings. */
+export function GalleryPage({ album }: AlbumProps) {
+  const albumId = album.id;
+  const gallery = useLoad((signal) => call("albums/gallery/get", { albumId }, signal), [albumId]);
+  const isReplacing = useSignal(false);
+  const replace = useAction(async () => {
+    gallery.value.value = await call("albums/gallery/update", { albumId, newLink: true });
+    isReplacing.value = false;
+    notify(t("gallery.replaced"));
+  });
+  return (
+    <AlbumFrame album={album} section="gallery">
+      <p class="quiet">{t("gallery.hint")}</p>
+      <Loaded load={gallery} lines={4} height="4rem">
+        {(shown) => (
+          <>
+            {shown.url && (
+              <section class="panel" aria-labelledby="link-title">
+                <h2 id="link-title">{t("gallery.link")}</h2>
+                <CopyText text={shown.url} label={t("gallery.link")} />
+                <div class="row row-apart">
+                  <p class="quiet small numeric">
+                    {t("gallery.counts", { opened: formatNumber(shown.opened), searches: formatNumber(shown.searches) })}
+                  </p>
+                  <Button onClick={() => (isReplacing.value = true)}>{t("gallery.replace")}</Button>
+                </div>
+              </section>
+            )}
+            <GalleryForm gallery={shown} onSaved={(saved) => (gallery.value.value = saved)} />
+          </>
+        )}
+      </Loaded>
+      {isReplacing.value && (
+        <FormDialog
+          title={t("gallery.replace")}
+          action={t("gallery.replace")}
+          kind="danger"
+          does={replace}
+          onClose={() => (isReplacing.value = false)}
+        >
+          <p>{t("gallery.replace_text")}</p>
+        </FormDialog>
+      )}
+    </AlbumFrame>
+  );
+}
+
+/** The settings that the form changes. */
+function pickSettings(gallery: Gallery) {
+  const { enabled, bibSearch, selfieSearch, browse, downloads, expiresAt, searchesPerVisitor } = gallery;
+  const { contact, privacyUrl, intro } = gallery;
+  const plain = { enabled, bibSearch, selfieSearch, browse, downloads, expiresAt, searchesPerVisitor };
+  return { ...plain, contact, privacyUrl, intro };
+}
+
+function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery: Gallery) => void }) {
+  const form = useSignal(pickSettings(gallery));
+  const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
+  const save = useAction(async () => {
+    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...form.value });
+    form.value = pickSettings(saved);
+    onSaved(saved);
+    notify(t("settings.saved"));
+  });
+  const { enabled, bibSearch, selfieSearch, browse } = form.value;
+  const needsContact = selfieSearch && !(form.value.contact && form.value.privacyUrl);
+  return (
+    <form
+      class="panel"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save.run();
+      }}
+    >
+      <h2>{t("gallery.settings")}</h2>
+      <div class="form">
+        <CheckField label={t("gallery.enabled")} checked={enabled} onChange={(checked) => set({ enabled: checked })} />
+        <CheckField label={t("gallery.bib_search")} checked={bibSearch} onChange={(checked) => set({ bibSearch: checked })} />
+        <CheckField
+          label={t("gallery.selfie_search")}
+          hint={t("gallery.selfie_hint")}
+          checked={selfieSearch}
+          error={needsContact ? t("gallery.needs_contact") : undefined}
+          onChange={(checked) => set({ selfieSearch: checked })}
+        />
+        <CheckField
+          label={t("gallery.browse")}
+          hint={t("gallery.browse_hint")}
+          checked={browse}
+          onChange={(checked) => set({ browse: checked })}
+        />
+        <GalleryTexts form={form.value} set={set} />
+        <Failed failure={save.failure.value} />
+        <div class="row">
+          <Button kind="main" type="submit" busy={save.isBusy.value}>
+            {t("ui.save")}
+          </Button>
+        </div>
+      </div>
+    </form>
+  );
+}
+
+type FormProps = { form: ReturnType<typeof pickSettings>; set: (change: Partial<Gallery>) => void };
+
+function GalleryTexts({ form, set }: FormProps) {
+  const day = form.expiresAt?.slice(0, 10) ?? "";
+  return (
+    <>
+      <SelectField
+        label={t("gallery.downloads")}
+        value={form.downloads}
+        options={[
+          ["none", t("gallery.downloads_none")],
+          ["preview", t("gallery.downloads_preview")],
+          ["original", t("gallery.downloads_original")],
+        ]}
+        onChange={(value) => set({ downloads: value as Gallery["downloads"] })}
+      />
+      <Field
+        label={t("gallery.expires")}
+        hint={t("gallery.expires_hint")}
+        type="date"
+        value={day}
+        onInput={(value) => set({ expiresAt: value ? `${value}T23:59:59Z` : null })}
+      />
+      <Field
+        label={t("gallery.searches")}
+        type="number"
+        inputMode="numeric"
+        min={1}
+        value={String(form.searchesPerVisitor)}
+        onInput={(value) => set({ searchesPerVisitor: Number(value) })}
+      />
+      <Field
+        label={t("gallery.contact")}
+        hint={t("gallery.contact_hint")}
+        value={form.contact ?? ""}
+        onInput={(value) => set({ contact: value || null })}
+      />
+      <Field
+        label={t("gallery.privacy")}
+        type="url"
+        placeholder="https://"
+        value={form.privacyUrl ?? ""}
+        onInput={(value) => set({ privacyUrl: value || null })}
+      />
+      <AreaField
+        label={t("gallery.intro")}
+        hint={t("gallery.intro_hint")}
+        maxLength={2000}
+        value={form.intro ?? ""}
+        onInput={(value) => set({ intro: value || null })}
+      />
+    </>
+  );
+}

@@ -1,0 +1,91 @@
+/** The photos of an album in one state, loaded page by page. The list stays when one goes to a photo and back. */
+
+import { signal } from "@preact/signals";
+
+import type { Photo, PhotoState } from "../api";
+import { call, mode } from "../calls";
+import type { ApiFailure } from "../common/http";
+
+/** Photos per request. */
+const PAGE = 500;
+/** Addresses of pictures last an hour; a list older than this is loaded again. */
+const FRESH_MS = 45 * 60_000;
+
+/** A list of photos. */
+export class PhotoList {
+  readonly photos = signal<Photo[]>([]);
+  readonly total = signal(0);
+  readonly isLoading = signal(false);
+  /** Whether the first page has come. */
+  readonly isThere = signal(false);
+  readonly failure = signal<ApiFailure | undefined>(undefined);
+  private cursor: string | null = null;
+  private readonly loadedAt = Date.now();
+
+  constructor(
+    private readonly albumId: string,
+    private readonly state: PhotoState | null,
+  ) {}
+
+  /** Whether its pictures can still be shown. */
+  get isFresh(): boolean {
+    return Date.now() - this.loadedAt < FRESH_MS;
+  }
+
+  /** Whether there are photos that have not been loaded. */
+  get hasMore(): boolean {
+    return !this.isThere.value || this.cursor !== null;
+  }
+
+  /** Loads the next page, if there is one. */
+  async loadMore(): Promise<void> {
+    if (this.isLoading.value || !this.hasMore) return;
+    this.isLoading.value = true;
+    this.failure.value = undefined;
+    try {
+      const page = await call("photos/photo/list", {
+        albumId: this.albumId,
+        limit: PAGE,
+        ...(this.state ? { state: this.state } : {}),
+        ...(this.cursor ? { cursor: this.cursor } : {}),
+      });
+      this.photos.value = [...this.photos.value, ...page.photos];
+      this.total.value = page.total;
+      this.cursor = page.nextCursor;
+      this.isThere.value = true;
+    } catch (error) {
+      this.failure.value = error as ApiFailure;
+    }
+    this.isLoading.value = false;
+  }
+
+  /** Loads pages until a photo is there; its place, or -1. */
+  async find(photoId: string): Promise<number> {
+    for (;;) {
+      const at = this.photos.value.findIndex((photo) => photo.id === photoId);
+      if (at >= 0 || !this.hasMore) return at;
+      await this.loadMore();
+      if (this.failure.value) return -1;
+    }
+  }
+
+  /** Takes a photo off the list. */
+  remove(photoId: string): void {
+    this.photos.value = this.photos.value.filter((photo) => photo.id !== photoId);
+    this.total.value -= 1;
+  }
+}
+
+const lists = new Map<string, PhotoList>();
+
+/** The list of an album; a new one where `isAnew` or where that of before is too old. */
+export function findPhotoList(albumId: string, state: PhotoState | null, isAnew = false): PhotoList {
+  const key = `${mode.value} ${albumId} ${state}`;
+  let list = lists.get(key);
+  if (!list || isAnew || !list.isFresh) {
+    list = new PhotoList(albumId, state);
+    lists.set(key, list);
+    void list.loadMore();
+  }
+  return list;
+}

@@ -1,0 +1,99 @@
+/** The photos of an album as a grid. */
+
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+
+import "./photos.css";
+
+import type { Photo, PhotoState } from "../api";
+import { link, place, setQuery } from "../common/router";
+import { Button } from "../common/ui/button";
+import { SelectField } from "../common/ui/field";
+import { VirtualGrid } from "../common/ui/grid";
+import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
+import { t, tCount, tName } from "../text";
+import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { findPhotoList, type PhotoList } from "./photo-list";
+
+const STATES: readonly PhotoState[] = ["ready", "processing", "queued", "failed", "awaiting_upload"];
+/** The shape of a photo whose size is not known yet. */
+const USUAL_ASPECT = 1.5;
+
+/** The state that the address names. */
+export function stateOfPlace(): PhotoState | null {
+  const state = place.value.query.get("state");
+  return STATES.find((known) => known === state) ?? null;
+}
+
+/** The page of the photos of an album. */
+export function PhotosPage({ album }: AlbumProps) {
+  const state = stateOfPlace();
+  const round = useSignal(0);
+  // Coming from another page shows what there is now; coming back from a photo keeps the place.
+  const list = useMemo(() => findPhotoList(album.id, state, round.value > 0), [album.id, state, round.value]);
+  return (
+    <AlbumFrame album={album} section="photos">
+      <div class="row row-apart">
+        <SelectField
+          label={t("photos.show")}
+          value={state ?? ""}
+          options={[["", t("photos.all")], ...STATES.map((each) => [each, t(`state.${each}`)] as const)]}
+          onChange={(value) => setQuery("state", value)}
+        />
+        <div class="row">
+          <p class="quiet numeric" aria-live="polite">
+            {list.isThere.value && tCount("photos.count", list.total.value)}
+          </p>
+          <Button busy={list.isLoading.value} onClick={() => (round.value += 1)}>
+            {t("ui.reload")}
+          </Button>
+        </div>
+      </div>
+      <Photos list={list} albumId={album.id} />
+    </AlbumFrame>
+  );
+}
+
+function Photos({ list, albumId }: { list: PhotoList; albumId: string }) {
+  if (!list.isThere.value) {
+    return list.failure.value ? (
+      <ErrorState failure={list.failure.value} onRetry={() => void list.loadMore()} />
+    ) : (
+      <Loading lines={3} height="11rem" />
+    );
+  }
+  if (list.photos.value.length === 0) return <Empty title={t("photos.none")} />;
+  const query = place.value.query.toString();
+  return (
+    <>
+      <VirtualGrid
+        items={list.photos.value}
+        total={list.total.value}
+        label={t("album.photos")}
+        aspect={(photo) => (photo.width && photo.height ? photo.width / photo.height : USUAL_ASPECT)}
+        itemKey={(photo) => photo.id}
+        onEnd={() => void list.loadMore()}
+        render={(photo) => <Cell photo={photo} href={link(`/albums/${albumId}/photos/${photo.id}${query && `?${query}`}`)} />}
+      />
+      <Failed failure={list.failure.value} />
+    </>
+  );
+}
+
+function Cell({ photo, href }: { photo: Photo; href: string }) {
+  const isReady = photo.state === "ready";
+  return (
+    <a class="photo" href={href} title={photo.filename}>
+      {photo.thumbnailUrl ? (
+        <img src={photo.thumbnailUrl} alt={photo.filename} decoding="async" />
+      ) : (
+        <span class="photo-name">{photo.filename}</span>
+      )}
+      {!isReady && (
+        <span class={`photo-state photo-${photo.state}`}>
+          {photo.failure ? tName("failure", photo.failure) : t(`state.${photo.state}`)}
+        </span>
+      )}
+    </a>
+  );
+}

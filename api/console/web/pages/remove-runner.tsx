@@ -1,0 +1,83 @@
+/** The removal of a runner by the bib: first what it would take, then the removal itself. */
+
+import { useSignal } from "@preact/signals";
+
+import type { ErasureAnswer } from "../api";
+import { call } from "../calls";
+import { useAction } from "../common/load";
+import { FormDialog } from "../common/ui/dialog";
+import { CheckField, Field, SelectField } from "../common/ui/field";
+import { notify } from "../common/ui/notice";
+import { t, tCount } from "../text";
+
+type Preview = NonNullable<ErasureAnswer["preview"]>;
+
+/** The dialog. Every change of the form asks for a new preview. */
+export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string; onClose: () => void; onRemoved: () => void }) {
+  const bib = useSignal("");
+  const hasFaces = useSignal(true);
+  const photos = useSignal<"keep" | "delete">("keep");
+  const preview = useSignal<Preview | undefined>(undefined);
+  const request = () => ({ albumId, bib: bib.value.trim(), faces: hasFaces.value, photos: photos.value });
+  const step = useAction(async () => {
+    if (preview.value) {
+      await call("people/erase", { ...request(), confirm: preview.value.confirm });
+      notify(t("remove.done"));
+      onRemoved();
+    } else {
+      preview.value = (await call("people/erase", { ...request(), dryRun: true })).preview ?? undefined;
+    }
+  });
+  const change = (apply: () => void) => {
+    apply();
+    preview.value = undefined;
+    step.clear();
+  };
+  const found = preview.value;
+  const isNothing = found !== undefined && found.faces + found.texts + found.deletedPhotoIds.length === 0;
+  return (
+    <FormDialog
+      title={t("erasures.remove")}
+      action={t(found ? "remove.confirm" : "remove.preview")}
+      kind={found ? "danger" : "main"}
+      does={step}
+      disabled={!bib.value.trim() || isNothing}
+      onClose={onClose}
+    >
+      <p class="quiet">{t("remove.hint")}</p>
+      <Field
+        label={t("search.bib")}
+        autoComplete="off"
+        maxLength={100}
+        value={bib.value}
+        onInput={(value) => change(() => (bib.value = value))}
+      />
+      <CheckField
+        label={t("remove.faces")}
+        hint={t("remove.faces_hint")}
+        checked={hasFaces.value}
+        onChange={(checked) => change(() => (hasFaces.value = checked))}
+      />
+      <SelectField
+        label={t("remove.photos")}
+        value={photos.value}
+        options={[
+          ["keep", t("remove.photos_keep")],
+          ["delete", t("remove.photos_delete")],
+        ]}
+        onChange={(value) => change(() => (photos.value = value as "keep" | "delete"))}
+      />
+      <div aria-live="polite">{found && <p class="away">{isNothing ? t("remove.nothing") : describe(found)}</p>}</div>
+    </FormDialog>
+  );
+}
+
+function describe(preview: Preview): string {
+  const words = [
+    tCount("photo.bibs", preview.texts),
+    tCount("photo.faces", preview.faces),
+    tCount("remove.in_photos", preview.photoIds.length),
+  ];
+  if (preview.deletedPhotoIds.length > 0) words.push(tCount("remove.photos_deleted", preview.deletedPhotoIds.length));
+  return words.join(" · ");
+}

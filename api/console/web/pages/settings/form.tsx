@@ -1,0 +1,43 @@
+/** What the panels of the settings have in common. */
+
+import type { ComponentChildren } from "preact";
+
+import type { Operations } from "../../api";
+import type { Action } from "../../common/load";
+import { Button } from "../../common/ui/button";
+import { Failed } from "../../common/ui/states";
+import { t } from "../../text";
+
+/** Saves a part of the settings, and offers to process the photos again where that is needed. */
+export type Save = (change: Omit<Operations["albums/update"][0], "albumId">) => Promise<void>;
+
+/** A panel with a part of the settings. */
+export function SettingsForm(props: {
+  title: string;
+  action: Action<[]>;
+  children: ComponentChildren;
+}) {
+  const { title, action, children } = props;
+  return (
+    <form
+      class="panel"
+      aria-label={title}
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void action.run();
+      }}
+    >
+      <h2>{title}</h2>
+      <div class="form">
+        {children}
+        <Failed failure={action.failure.value} />
+        <div class="row">
+          <Button type="submit" kind="main" busy={action.isBusy.value}>
+            {t("ui.save")}
+          </Button>
+        </div>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,79 @@
+/** How faces or bibs are recognised in an album. */
+
+import { useSignal } from "@preact/signals";
+
+import type { Grid, RecognitionSettings } from "../../api";
+import { useAction } from "../../common/load";
+import { CheckField, Field, SelectField } from "../../common/ui/field";
+import { t } from "../../text";
+import { type Save, SettingsForm } from "./form";
+import { ThresholdField } from "./threshold";
+
+/** The grid that is offered first: two by three cells at the size the models see well. */
+const FIRST_GRID: Grid = { rows: 2, columns: 3, cellWidth: 1280, cellHeight: 1280 };
+
+/** The panel of faces or of bibs. */
+export function RecognitionForm(props: {
+  kind: "face" | "text";
+  albumId: string;
+  settings: RecognitionSettings;
+  save: Save;
+}) {
+  const { kind, albumId, settings, save } = props;
+  const isEnabled = useSignal(settings.enabled);
+  const mode = useSignal(settings.mode);
+  const grid = useSignal<Grid>(settings.grid ?? FIRST_GRID);
+  const threshold = useSignal(settings.confidenceThreshold);
+  const action = useAction(() => {
+    const change: Partial<RecognitionSettings> = {
+      enabled: isEnabled.value,
+      mode: mode.value,
+      confidenceThreshold: threshold.value,
+    };
+    if (mode.value === "grid") change.grid = grid.value;
+    return save({ config: { [kind]: change } });
+  });
+  return (
+    <SettingsForm title={t(`settings.${kind}`)} action={action}>
+      <CheckField
+        label={t(`settings.${kind}_enabled`)}
+        checked={isEnabled.value}
+        onChange={(enabled) => (isEnabled.value = enabled)}
+      />
+      <SelectField
+        label={t("settings.mode")}
+        hint={t("settings.mode_hint")}
+        value={mode.value}
+        options={[
+          ["photo", t("settings.mode_photo")],
+          ["grid", t("settings.mode_grid")],
+        ]}
+        onChange={(chosen) => (mode.value = chosen as RecognitionSettings["mode"])}
+      />
+      {mode.value === "grid" && <GridFields grid={grid} />}
+      <ThresholdField kind={kind} albumId={albumId} threshold={threshold} saved={settings.confidenceThreshold} />
+    </SettingsForm>
+  );
+}
+
+function GridFields({ grid }: { grid: { value: Grid } }) {
+  const field = (name: keyof Grid, min: number, max: number) => (
+    <Field
+      label={t(`settings.grid_${name}`)}
+      type="number"
+      inputMode="numeric"
+      min={min}
+      max={max}
+      value={String(grid.value[name])}
+      onInput={(value) => (grid.value = { ...grid.value, [name]: Number(value) })}
+    />
+  );
+  return (
+    <div class="grid-fields">
+      {field("rows", 1, 16)}
+      {field("columns", 1, 16)}
+      {field("cellWidth", 64, 8192)}
+      {field("cellHeight", 64, 8192)}
+    </div>
+  );
+}

@@ -1,0 +1,224 @@
+/** The start list of an album: what it is now, and the import of another one. */
+
+import { type Signal, useSignal } from "@preact/signals";
+
+import type { CheckedList, ImportedList, Operations } from "../../api";
+import { call } from "../../calls";
+import { formatConfidence, formatNumber, formatTime } from "../../common/format";
+import { useAction, useLoad } from "../../common/load";
+import { link } from "../../common/router";
+import { Button } from "../../common/ui/button";
+import { FileField, SelectField } from "../../common/ui/field";
+import { FormDialog } from "../../common/ui/dialog";
+import { notify } from "../../common/ui/notice";
+import { Failed, Loaded } from "../../common/ui/states";
+import { Table } from "../../common/ui/table";
+import { t, tCount } from "../../text";
+import { readHeader, readText } from "./csv";
+
+const COLUMNS = ["bib", "wave", "team", "startAt"] as const;
+type ColumnName = (typeof COLUMNS)[number];
+type ListSource = Operations["albums/startlist/import"][0];
+
+interface ChosenFile {
+  name: string;
+  csv: string;
+  header: string[];
+}
+
+/** The panel of the start list. */
+export function StartListPanel({ albumId }: { albumId: string }) {
+  const list = useLoad((signal) => call("albums/startlist/get", { albumId }, signal), [albumId]);
+  const file = useSignal<ChosenFile | undefined>(undefined);
+  const choose = async ([chosen]: File[]) => {
+    if (!chosen) return;
+    const csv = await readText(chosen);
+    file.value = { name: chosen.name, csv, header: readHeader(csv) };
+  };
+  return (
+    <section class="panel" aria-labelledby="start-list-title">
+      <h2 id="start-list-title">{t("start_list.title")}</h2>
+      <p class="quiet">{t("start_list.hint")}</p>
+      <Loaded load={list} lines={1}>
+        {(now) => (
+          <div class="row row-apart">
+            <p class="numeric">
+              {now.entries > 0 && now.importedAt
+                ? t("start_list.now", { count: formatNumber(now.entries), time: formatTime(now.importedAt) })
+                : t("start_list.none")}
+              {now.left > 0 && ` ${tCount("start_list.judging", now.left)}`}
+            </p>
+            {now.entries > 0 && <RemoveList albumId={albumId} onDone={list.reload} />}
+          </div>
+        )}
+      </Loaded>
+      <div class="row">
+        <FileField label={t("start_list.choose")} accept=".csv,.txt,.tsv,text/csv" onFiles={(files) => void choose(files)} />
+        {file.value && <code>{file.value.name}</code>}
+      </div>
+      {file.value && (
+        <ImportForm
+          key={file.value.name + file.value.csv.length}
+          albumId={albumId}
+          file={file.value}
+          onDone={() => {
+            file.value = undefined;
+            list.reload();
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function RemoveList({ albumId, onDone }: { albumId: string; onDone: () => void }) {
+  const isAsking = useSignal(false);
+  const remove = useAction(async () => {
+    await call("albums/startlist/delete", { albumId });
+    isAsking.value = false;
+    onDone();
+  });
+  return (
+    <>
+      <Button kind="danger" onClick={() => (isAsking.value = true)}>
+        {t("start_list.remove")}
+      </Button>
+      {isAsking.value && (
+        <FormDialog
+          title={t("start_list.remove")}
+          action={t("start_list.remove")}
+          kind="danger"
+          does={remove}
+          onClose={() => (isAsking.value = false)}
+        >
+          <p>{t("start_list.remove_text")}</p>
+        </FormDialog>
+      )}
+    </>
+  );
+}
+
+function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFile; onDone: () => void }) {
+  const columns = useSignal<Partial<Record<ColumnName, string>>>({});
+  const mode = useSignal<"replace" | "merge">("replace");
+  const checked = useSignal<CheckedList | undefined>(undefined);
+  const imported = useSignal<ImportedList | undefined>(undefined);
+  const source = (): ListSource => ({ albumId, csv: file.csv, mode: mode.value, columns: columns.value });
+  const check = useAction(async () => {
+    checked.value = await call("albums/startlist/check", source());
+  });
+  const importList = useAction(async () => {
+    imported.value = await call("albums/startlist/import", source());
+    notify(tCount("start_list.imported", imported.value.entries));
+    if (imported.value.refusedCount === 0) onDone();
+  });
+  return (
+    <div class="stack">
+      <ColumnFields header={file.header} columns={columns} />
+      <SelectField
+        label={t("start_list.mode")}
+        value={mode.value}
+        options={[
+          ["replace", t("start_list.replace")],
+          ["merge", t("start_list.merge")],
+        ]}
+        onChange={(chosen) => (mode.value = chosen as "replace" | "merge")}
+      />
+      <div class="row">
+        <Button busy={check.isBusy.value} onClick={() => void check.run()}>
+          {t("start_list.check")}
+        </Button>
+        <Button kind="main" busy={importList.isBusy.value} onClick={() => void importList.run()}>
+          {t("start_list.import")}
+        </Button>
+      </div>
+      <Failed failure={check.failure.value ?? importList.failure.value} />
+      {checked.value && <Checked albumId={albumId} checked={checked.value} />}
+      {imported.value && imported.value.refusedCount > 0 && <RefusedRows imported={imported.value} />}
+    </div>
+  );
+}
+
+/** Which column has what. Without a choice the service goes by the names. */
+function ColumnFields(props: { header: string[]; columns: Signal<Partial<Record<ColumnName, string>>> }) {
+  const { header, columns } = props;
+  const choose = (name: ColumnName, value: string) => {
+    const { [name]: _, ...others } = columns.value;
+    columns.value = value ? { ...others, [name]: value } : others;
+  };
+  return (
+    <fieldset class="stack stack-tight">
+      <legend>{t("start_list.columns")}</legend>
+      <div class="columns">
+        {COLUMNS.map((name) => (
+          <SelectField
+            key={name}
+            label={t(`start_list.column_${name}`)}
+            value={columns.value[name] ?? ""}
+            options={[["", t("start_list.guess")], ...header.filter(Boolean).map((each) => [each, each] as const)]}
+            onChange={(value) => choose(name, value)}
+          />
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+function Checked({ albumId, checked }: { albumId: string; checked: CheckedList }) {
+  return (
+    <section class="stack" aria-live="polite">
+      <h3>{t("start_list.checked")}</h3>
+      <dl class="figures">
+        <div>
+          <dt>{t("start_list.indexed_now")}</dt>
+          <dd>{formatNumber(checked.indexedNow)}</dd>
+        </div>
+        <div>
+          <dt>{t("start_list.indexed_then")}</dt>
+          <dd>{formatNumber(checked.indexedThen)}</dd>
+        </div>
+        <div>
+          <dt>{t("start_list.changed")}</dt>
+          <dd>{formatNumber(checked.changed)}</dd>
+        </div>
+        <div>
+          <dt>{t("start_list.refused_rows")}</dt>
+          <dd>{formatNumber(checked.refusedCount)}</dd>
+        </div>
+      </dl>
+      {checked.warnings.map((warning) => (
+        <p key={warning.code + warning.message} class="away">
+          {warning.message}
+        </p>
+      ))}
+      {checked.examples.length > 0 && (
+        <Table
+          label={t("start_list.examples")}
+          rows={checked.examples.slice(0, 10)}
+          rowKey={(example) => example.photoId + example.before}
+          columns={[
+            {
+              name: t("start_list.before"),
+              cell: (example) => <a href={link(`/albums/${albumId}/photos/${example.photoId}`)}>{example.before}</a>,
+            },
+            { name: t("start_list.after"), cell: (example) => example.after ?? t("start_list.not_found") },
+            { name: t("table.confidence"), numeric: true, cell: (example) => formatConfidence(example.confidence) },
+          ]}
+        />
+      )}
+    </section>
+  );
+}
+
+function RefusedRows({ imported }: { imported: ImportedList }) {
+  return (
+    <details open>
+      <summary>{tCount("start_list.refused", imported.refusedCount)}</summary>
+      <ul class="small">
+        {imported.refused.map((row) => (
+          <li key={row.line}>{t("start_list.refused_row", { line: row.line, message: row.message })}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}

@@ -1,0 +1,93 @@
+//! Galleries, for organizers.
+
+use photofinish_store::model::gallery::{
+    Gallery as StoredGallery, GalleryChange, GalleryLink, GallerySettings,
+};
+use sha2::{Digest, Sha256};
+use time::{Duration, OffsetDateTime};
+
+use crate::auth::AlbumManager;
+use crate::base62::base62;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::wire::album::OneAlbum;
+use crate::wire::gallery::{Gallery, UpdateGallery};
+
+/// How long a gallery is there that is enabled without an end.
+const DEFAULT_TTL: Duration = Duration::days(90);
+/// Base-62 digits of 128 bits.
+const LINK_LENGTH: usize = 22;
+
+/// Returns the digest by which the store finds a link.
+pub(crate) fn link_digest(link: &str) -> [u8; 32] {
+    Sha256::digest(link.as_bytes()).into()
+}
+
+fn make_link() -> GalleryLink {
+    let text = base62(&rand::random::<[u8; 16]>(), LINK_LENGTH);
+    GalleryLink { digest: link_digest(&text), text }
+}
+
+fn describe(ctx: &Context, stored: StoredGallery) -> Gallery {
+    let settings = &ctx.settings.console;
+    let base = settings.gallery_url.as_ref().unwrap_or(&settings.public_url);
+    let url = format!("{}/g/{}", base.as_str().trim_end_matches('/'), stored.link);
+    Gallery::new(stored, url)
+}
+
+pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<Gallery, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    Ok(match ctx.store.galleries.get(album.id).await? {
+        Some(stored) => describe(&ctx, stored),
+        None => Gallery::of_settings(album.id, GallerySettings::default()),
+    })
+}
+
+pub(crate) async fn update(
+    ctx: Context,
+    caller: AlbumManager,
+    input: UpdateGallery,
+) -> Result<Gallery, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    if !ctx.store.galleries.can_seal() {
+        return Err(ApiError::new(ErrorKind::NotImplemented).with_code("NO_SECRET_KEY"));
+    }
+    let stored = ctx.store.galleries.get(album.id).await?;
+    let settings = changed_settings(stored.as_ref(), &input);
+    if settings.selfie_search && !album.config.face.enabled {
+        return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
+    }
+    if settings.selfie_search && (settings.contact.is_none() || settings.privacy_url.is_none()) {
+        return Err(ApiError::declined(DeclineCode::GalleryContactMissing));
+    }
+    let was_enabled = stored.as_ref().is_some_and(|stored| stored.enabled);
+    let enabled = input.enabled.unwrap_or(was_enabled);
+    let before = stored.as_ref().and_then(|stored| stored.expires_at);
+    let default_end =
+        (enabled && !was_enabled && before.is_none()).then(|| OffsetDateTime::now_utc() + DEFAULT_TTL);
+    let kept_link = stored.filter(|_| !input.new_link).map(|stored| stored.link);
+    let link = match kept_link {
+        Some(text) => GalleryLink { digest: link_digest(&text), text },
+        None => make_link(),
+    };
+    let expires_at = input.expires_at.unwrap_or(before.or(default_end));
+    let change = GalleryChange { album: album.id, enabled, link, settings, expires_at };
+    let saved = ctx.store.galleries.save(change).await?;
+    tracing::info!(album.id = %album.id, key.id = %caller.key, enabled, "gallery changed");
+    Ok(describe(&ctx, saved))
+}
+
+fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> GallerySettings {
+    let before = stored.map(|stored| stored.settings.clone()).unwrap_or_default();
+    GallerySettings {
+        bib_search: input.bib_search.unwrap_or(before.bib_search),
+        selfie_search: input.selfie_search.unwrap_or(before.selfie_search),
+        browse: input.browse.unwrap_or(before.browse),
+        downloads: input.downloads.unwrap_or(before.downloads),
+        searches_per_visitor: input.searches_per_visitor.unwrap_or(before.searches_per_visitor),
+        contact: input.contact.clone().unwrap_or(before.contact),
+        privacy_url: input.privacy_url.clone().unwrap_or(before.privacy_url),
+        intro: input.intro.clone().unwrap_or(before.intro),
+    }
+}

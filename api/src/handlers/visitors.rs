@@ -1,0 +1,340 @@
+//! What visitors of a gallery do: they search, look, download, and ask to be gone. Everything is checked against what the
+//! organizer has permitted, on each request.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use photofinish_store::model::erasure::PhotoFate;
+use photofinish_store::model::gallery::{
+    Downloads, NewConsent, NewReport, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
+};
+use photofinish_store::model::ids::{PhotoId, ProbeId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{Photo, PhotoQuery, PhotoState};
+use serde_json::json;
+use time::OffsetDateTime;
+use warp::http::header::HeaderValue;
+
+use super::galleries::link_digest;
+use super::{erasures, parse_id, search};
+use crate::auth::{AlbumManager, Caller, ScopedCaller, Searcher};
+use crate::client_address::network_digest;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::operation::public::{Answer, Visitor};
+use crate::session::find_cookie;
+use crate::urls::presign_pictures;
+use crate::wire::Acknowledgement;
+use crate::wire::album::OneAlbum;
+use crate::wire::console::Nothing;
+use crate::wire::cursor::{HitPosition, decode_id, encode_id};
+use crate::wire::erasure_requests::{EraseFaces, ErasureOptions};
+use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
+use crate::wire::visitor::{
+    AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicErasure,
+    PublicGallery, PublicPhoto, PublicPhotos, Reason, ReportPhoto, SearchGallery,
+};
+
+/// The cookie by which the searches of a visitor are counted.
+const VISITOR_COOKIE: &str = "__Host-visitor";
+/// The same where the service is reached by plain http.
+const PLAIN_VISITOR_COOKIE: &str = "visitor";
+/// How long it is kept, seconds: 30 days.
+const VISITOR_SECONDS: u32 = 30 * 86_400;
+/// A network may make so many times the searches of a visitor.
+const NETWORK_FACTOR: u32 = 10;
+/// Photos of a page.
+const PAGE: u32 = 60;
+/// How long the URL of a download is valid.
+const DOWNLOAD_TTL: Duration = Duration::from_mins(10);
+
+/// Returns the gallery of a request.
+///
+/// # Errors
+/// 404 if there is none, and the same if it is off or over.
+async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError> {
+    let link = visitor.link.as_deref().ok_or_else(ApiError::not_found)?;
+    let found = ctx.store.galleries.find(&link_digest(link)).await?;
+    let now = OffsetDateTime::now_utc();
+    let is_open =
+        |open: &OpenGallery| open.gallery.enabled && open.gallery.expires_at.is_none_or(|end| end > now);
+    found.filter(is_open).ok_or_else(ApiError::not_found)
+}
+
+fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError> {
+    C::admit(Caller::of_gallery(open.album.tenant))
+}
+
+/// Who a visitor is, for counting, and the cookie that is set for a new one.
+struct Counted {
+    digests: VisitorDigests,
+    cookie: Option<HeaderValue>,
+}
+
+fn identify(ctx: &Context, visitor: &Visitor) -> Counted {
+    let is_https = ctx.settings.console.is_https();
+    let name = if is_https { VISITOR_COOKIE } else { PLAIN_VISITOR_COOKIE };
+    let is_ours = |value: &&str| value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let known = find_cookie(&visitor.headers, name).filter(is_ours).map(str::to_owned);
+    let is_new = known.is_none();
+    let value = known.unwrap_or_else(|| hex::encode(rand::random::<[u8; 16]>()));
+    let secure = if is_https { "; Secure" } else { "" };
+    let cookie = format!("{name}={value}; Max-Age={VISITOR_SECONDS}; Path=/; HttpOnly; SameSite=Lax{secure}");
+    Counted {
+        digests: VisitorDigests {
+            cookie: ctx.visitor_secret.digest(value.as_bytes()),
+            network: network_digest(&ctx.visitor_secret, visitor.address, OffsetDateTime::now_utc()),
+        },
+        cookie: HeaderValue::from_str(&cookie).ok().filter(|_| is_new),
+    }
+}
+
+/// Counts a search.
+///
+/// # Errors
+/// 429 `TOO_MANY_SEARCHES` until the next day.
+async fn count_search(ctx: &Context, open: &OpenGallery, counted: &Counted) -> Result<(), ApiError> {
+    let seconds = OffsetDateTime::now_utc().unix_timestamp();
+    let limit = open.gallery.settings.searches_per_visitor;
+    let search = VisitorSearch {
+        album: open.album.id,
+        visitor: counted.digests,
+        day: seconds.div_euclid(86_400),
+        cookie_limit: limit,
+        network_limit: limit.saturating_mul(NETWORK_FACTOR),
+    };
+    if ctx.store.galleries.count_search(search).await? {
+        return Ok(());
+    }
+    let rest = Duration::from_secs((86_400 - seconds.rem_euclid(86_400)).unsigned_abs());
+    let data = json!({ "code": "TOO_MANY_SEARCHES", "tryAgainIn": rest.as_secs() });
+    Err(ApiError::rate_limited(rest).with_data(data))
+}
+
+fn answer<O>(body: O, counted: Counted) -> Answer<O> {
+    match counted.cookie {
+        Some(cookie) => Answer::with_cookie(body, cookie),
+        None => body.into(),
+    }
+}
+
+fn search_disabled() -> ApiError {
+    ApiError::declined(DeclineCode::GallerySearchDisabled)
+}
+
+/// Reads a cursor into hits.
+fn paging(cursor: Option<&str>) -> Result<Paging, ApiError> {
+    let refused = || ApiError::malformed("cursor must be the nextCursor of a page");
+    let after = cursor.map(|cursor| HitPosition::from_cursor(cursor).ok_or_else(refused)).transpose()?;
+    Ok(Paging { limit: PAGE as usize, after, min_confidence: None })
+}
+
+pub(crate) async fn get(
+    ctx: Context,
+    visitor: Visitor,
+    _: Nothing,
+) -> Result<Answer<PublicGallery>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    ctx.store.galleries.count_opened(open.album.id).await?;
+    let counts = ctx.store.photos.count_by_state(open.album.id).await?;
+    let selfie_seconds = ctx.settings.probe_ttl.as_secs_f64();
+    Ok(PublicGallery::new(open, selfie_seconds, counts.get(PhotoState::Ready)).into())
+}
+
+pub(crate) async fn search_texts(
+    ctx: Context,
+    visitor: Visitor,
+    input: SearchGallery,
+) -> Result<Answer<PublicPhotos>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    if !open.gallery.settings.bib_search {
+        return Err(search_disabled());
+    }
+    let paging = paging(input.cursor.as_deref())?;
+    let counted = identify(&ctx, &visitor);
+    if paging.after.is_none() {
+        count_search(&ctx, &open, &counted).await?;
+    }
+    let asked = SearchText { album: open.album.id, text: input.text, exact: false, paging };
+    let hits = search::search_texts(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
+    let reasons = hits.photos.into_iter().map(|hit| {
+        let reason = Reason { why: Some("bib"), confidence: Some(hit.confidence), wave: hit.wave };
+        (hit.id, reason)
+    });
+    let photos = load_photos(&ctx, &open, reasons.collect()).await?;
+    let body = PublicPhotos { photos, next_cursor: hits.next_cursor, total: hits.total as u64 };
+    Ok(answer(body, counted))
+}
+
+/// Loads photos in the order of their reasons.
+async fn load_photos(
+    ctx: &Context,
+    open: &OpenGallery,
+    reasons: Vec<(String, Reason)>,
+) -> Result<Vec<PublicPhoto>, ApiError> {
+    let ids: Vec<PhotoId> = reasons.iter().filter_map(|(id, _)| id.parse().ok()).collect();
+    let found = ctx.store.photos.get_many(open.album.id, &ids).await?;
+    let by_id: HashMap<PhotoId, Photo> = found.into_iter().map(|photo| (photo.id, photo)).collect();
+    let mut photos = Vec::with_capacity(ids.len());
+    for (id, reason) in reasons {
+        let photo = id.parse().ok().and_then(|id: PhotoId| by_id.get(&id));
+        // One that was deleted since is no hit.
+        let Some(photo) = photo else { continue };
+        let urls = presign_pictures(ctx, open.album.tenant.organization, photo).await?;
+        photos.push(PublicPhoto::new(photo, urls, reason));
+    }
+    Ok(photos)
+}
+
+pub(crate) async fn sign_selfie(
+    ctx: Context,
+    visitor: Visitor,
+    input: AgreeToSelfie,
+) -> Result<Answer<ProbeTicket>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    if !open.gallery.settings.selfie_search {
+        return Err(search_disabled());
+    }
+    if !input.consent || input.version != CONSENT_VERSION {
+        return Err(ApiError::new(ErrorKind::PreconditionFailed).with_code("CONSENT_REQUIRED"));
+    }
+    let counted = identify(&ctx, &visitor);
+    count_search(&ctx, &open, &counted).await?;
+    let one = OneAlbum { album: open.album.id };
+    let ticket = search::sign_selfie(ctx.clone(), caller::<Searcher>(&open)?, one).await?;
+    let consent = NewConsent {
+        album: open.album.id,
+        text_version: input.version,
+        language: input.language,
+        probe: parse_id(&ticket.image_id)?,
+    };
+    ctx.store.galleries.give_consent(consent).await?;
+    Ok(answer(ticket, counted))
+}
+
+/// Returns the id of a selfie whose owner agreed.
+///
+/// # Errors
+/// 404 without a consent.
+async fn find_selfie(ctx: &Context, open: &OpenGallery, image: &str) -> Result<ProbeId, ApiError> {
+    let probe = parse_id(image)?;
+    if !open.gallery.settings.selfie_search {
+        return Err(search_disabled());
+    }
+    match ctx.store.galleries.has_consent(open.album.id, probe).await? {
+        true => Ok(probe),
+        false => Err(ApiError::not_found()),
+    }
+}
+
+pub(crate) async fn search_faces(
+    ctx: Context,
+    visitor: Visitor,
+    input: OneSelfie,
+) -> Result<Answer<PublicPhotos>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    find_selfie(&ctx, &open, &input.image).await?;
+    let paging = paging(input.cursor.as_deref())?;
+    let asked = SearchFace { album: open.album.id, image: input.image, paging };
+    let hits = search::search_faces(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
+    let reasons = hits.photos.into_iter().map(|hit| {
+        let why = if hit.why == FACE_MATCH { "face" } else { "face and bib" };
+        (hit.id, Reason { why: Some(why), confidence: Some(hit.confidence), wave: None })
+    });
+    let photos = load_photos(&ctx, &open, reasons.collect()).await?;
+    Ok(PublicPhotos { photos, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
+}
+
+/// Deletes a selfie and its description at once, and keeps that the consent was withdrawn. May be repeated.
+pub(crate) async fn forget_selfie(
+    ctx: Context,
+    visitor: Visitor,
+    input: OneSelfie,
+) -> Result<Answer<Acknowledgement>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    let probe: ProbeId = parse_id(&input.image)?;
+    let album = open.album.id;
+    if ctx.store.galleries.has_consent(album, probe).await? {
+        ctx.store.galleries.withdraw_consent(album, probe).await?;
+        ctx.store.blobs.delete(&ObjectKey::probe(open.album.tenant.organization, album, probe)).await?;
+        ctx.store.probes.remove(&[probe]).await?;
+    }
+    Ok(Acknowledgement::new("Selfie forgotten").into())
+}
+
+pub(crate) async fn browse(
+    ctx: Context,
+    visitor: Visitor,
+    input: BrowseGallery,
+) -> Result<Answer<PublicPhotos>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    if !open.gallery.settings.browse {
+        return Err(search_disabled());
+    }
+    let refused = || ApiError::malformed("cursor must be the nextCursor of a page");
+    let after = input.cursor.as_deref().map(|cursor| decode_id(cursor).map(PhotoId).ok_or_else(refused));
+    let query = PhotoQuery { after: after.transpose()?, limit: PAGE, state: Some(PhotoState::Ready) };
+    let page = ctx.store.photos.list(open.album.id, query).await?;
+    let mut photos = Vec::with_capacity(page.photos.len());
+    for photo in &page.photos {
+        let urls = presign_pictures(&ctx, open.album.tenant.organization, photo).await?;
+        photos.push(PublicPhoto::new(photo, urls, Reason::default()));
+    }
+    let next_cursor = page.next.map(|id| encode_id(id.0));
+    Ok(PublicPhotos { photos, next_cursor, total: page.total }.into())
+}
+
+pub(crate) async fn download(
+    ctx: Context,
+    visitor: Visitor,
+    input: OnePublicPhoto,
+) -> Result<Answer<PublicDownload>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    let role = match open.gallery.settings.downloads {
+        Downloads::None => return Err(ApiError::new(ErrorKind::Forbidden).with_code("DOWNLOADS_DISABLED")),
+        Downloads::Preview => ObjectRole::Preview,
+        Downloads::Original => ObjectRole::Original,
+    };
+    let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
+    if photo.state != PhotoState::Ready {
+        return Err(ApiError::not_found());
+    }
+    let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, role);
+    let url = ctx.store.blobs.download_url(&key, DOWNLOAD_TTL).await?.into();
+    Ok(PublicDownload { url, filename: photo.filename }.into())
+}
+
+pub(crate) async fn report(
+    ctx: Context,
+    visitor: Visitor,
+    input: ReportPhoto,
+) -> Result<Answer<Acknowledgement>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
+    let counted = identify(&ctx, &visitor);
+    let report = NewReport {
+        album: open.album.id,
+        photo: photo.id,
+        kind: input.kind,
+        visitor: counted.digests.cookie,
+        note: input.note,
+    };
+    ctx.store.galleries.report(report).await?;
+    Ok(answer(Acknowledgement::new("Reported"), counted))
+}
+
+/// Erases the faces that are surely the selfie's: first says how many, then does it.
+pub(crate) async fn erase_faces(
+    ctx: Context,
+    visitor: Visitor,
+    input: OneSelfie,
+) -> Result<Answer<PublicErasure>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    find_selfie(&ctx, &open, &input.image).await?;
+    let options =
+        ErasureOptions { photos: PhotoFate::Keep, dry_run: input.confirm.is_none(), confirm: input.confirm };
+    let asked = EraseFaces { album: open.album.id, image: input.image, min_confidence: None, options };
+    let erased = erasures::erase_faces(ctx.clone(), caller::<AlbumManager>(&open)?, asked).await?;
+    Ok(PublicErasure::from(erased).into())
+}

@@ -1,0 +1,160 @@
+//! Galleries, as organizers see them.
+
+use photofinish_store::model::gallery::{Downloads, Gallery as Stored, GallerySettings};
+use photofinish_store::model::ids::AlbumId;
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{Output, read_album_id, sample};
+use crate::validate::input::{Fields, Input};
+use crate::validate::times::date_time;
+use crate::validate::validators::{Boolean, Integer, Nullable, OneOf, text, web_uri};
+
+/// The public page of an album.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Gallery {
+    album_id: Uuid,
+    /// Whether visitors see it.
+    enabled: bool,
+    /// Its address: whoever has it may look. Null before it was first enabled.
+    #[schema(required, format = "uri")]
+    url: Option<String>,
+    /// Whether visitors find photos by bib.
+    bib_search: bool,
+    /// Whether visitors find photos by selfie, after their consent.
+    selfie_search: bool,
+    /// Whether visitors see all photos.
+    browse: bool,
+    /// What visitors may download: `none`, `preview` or `original`.
+    downloads: String,
+    /// From when on it says that it is over.
+    #[schema(required)]
+    #[serde(with = "time::serde::rfc3339::option")]
+    expires_at: Option<OffsetDateTime>,
+    /// Searches of one visitor on a day.
+    #[schema(value_type = f64, minimum = 1, maximum = 10000)]
+    searches_per_visitor: u32,
+    /// Whom visitors write to.
+    #[schema(required)]
+    contact: Option<String>,
+    /// Where the organizer says what happens with personal data.
+    #[schema(required, format = "uri")]
+    privacy_url: Option<String>,
+    /// Words of the organizer above the photos.
+    #[schema(required)]
+    intro: Option<String>,
+    /// How often it was opened.
+    #[schema(value_type = f64, minimum = 0)]
+    opened: u64,
+    /// How often it was searched.
+    #[schema(value_type = f64, minimum = 0)]
+    searches: u64,
+}
+
+impl Gallery {
+    /// A gallery with its address.
+    pub(crate) fn new(stored: Stored, url: String) -> Self {
+        let Stored { album, enabled, settings, expires_at, opened, searches, .. } = stored;
+        let gallery = Self::of_settings(album, settings);
+        Self { enabled, url: Some(url), expires_at, opened, searches, ..gallery }
+    }
+
+    /// The gallery of an album that has had none.
+    pub(crate) fn of_settings(album: AlbumId, settings: GallerySettings) -> Self {
+        Self {
+            album_id: album.0,
+            enabled: false,
+            url: None,
+            bib_search: settings.bib_search,
+            selfie_search: settings.selfie_search,
+            browse: settings.browse,
+            downloads: settings.downloads.as_str().to_owned(),
+            expires_at: None,
+            searches_per_visitor: settings.searches_per_visitor,
+            contact: settings.contact,
+            privacy_url: settings.privacy_url,
+            intro: settings.intro,
+            opened: 0,
+            searches: 0,
+        }
+    }
+}
+
+impl Output for Gallery {
+    fn example() -> Self {
+        Self {
+            enabled: true,
+            url: Some("https://photos.example/g/4fQ2aBc8dEfGhIjKlMnOpQ".to_owned()),
+            expires_at: Some(sample::TIME),
+            contact: Some("privacy@race.example".to_owned()),
+            opened: 812,
+            searches: 2954,
+            ..Self::of_settings(sample::ALBUM, GallerySettings::default())
+        }
+    }
+}
+
+/// Body of `albums/gallery/update`.
+pub(crate) struct UpdateGallery {
+    pub(crate) album: AlbumId,
+    pub(crate) enabled: Option<bool>,
+    pub(crate) new_link: bool,
+    pub(crate) bib_search: Option<bool>,
+    pub(crate) selfie_search: Option<bool>,
+    pub(crate) browse: Option<bool>,
+    pub(crate) downloads: Option<Downloads>,
+    pub(crate) expires_at: Option<Option<OffsetDateTime>>,
+    pub(crate) searches_per_visitor: Option<u32>,
+    pub(crate) contact: Option<Option<String>>,
+    pub(crate) privacy_url: Option<Option<String>>,
+    pub(crate) intro: Option<Option<String>>,
+}
+
+impl Input for UpdateGallery {
+    const NAME: &'static str = "UpdateGallery";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = read_album_id(fields);
+        let enabled = fields.optional("enabled", "Whether visitors see it.", Boolean);
+        let new_link = "True to make another address; the one before ends.";
+        let new_link = fields.optional("newLink", new_link, Boolean);
+        let bib_search = fields.optional("bibSearch", "Whether visitors find photos by bib.", Boolean);
+        let selfie_search = "Whether visitors find photos by selfie. Needs `contact` and `privacyUrl`: 422 with \
+            `data.declineCode` `GALLERY_CONTACT_MISSING` without them, `FACE_SEARCH_DISABLED` where the album has no faces.";
+        let selfie_search = fields.optional("selfieSearch", selfie_search, Boolean);
+        let browse = fields.optional("browse", "Whether visitors see all photos.", Boolean);
+        let choices = OneOf { choices: &Downloads::ALL, to_name: Downloads::as_str };
+        let downloads = fields.optional("downloads", "What visitors may download.", choices);
+        let expires_at = "From when on it says that it is over; null for never. 90 days after it is first enabled if missing.";
+        let expires_at = fields.optional("expiresAt", expires_at, Nullable(date_time()));
+        let searches = "Searches of one visitor on a day; a network has ten times as many.";
+        let searches = fields.optional("searchesPerVisitor", searches, Integer { min: 1, max: 10_000 });
+        let contact = fields.optional("contact", "Whom visitors write to.", Nullable(text(1, 200)));
+        let privacy_url = "Where you say what happens with personal data.";
+        let privacy_url = fields.optional("privacyUrl", privacy_url, Nullable(web_uri()));
+        let intro = "Words above the photos; text, never HTML.";
+        let intro = fields.optional("intro", intro, Nullable(text(0, 2000)));
+        Some(Self {
+            album: album?,
+            enabled,
+            new_link: new_link.unwrap_or(false),
+            bib_search,
+            selfie_search,
+            browse,
+            downloads,
+            expires_at,
+            searches_per_visitor: searches,
+            contact,
+            privacy_url,
+            intro,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "enabled": true })
+    }
+}

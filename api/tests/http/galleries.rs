@@ -1,0 +1,196 @@
+//! Galleries: what visitors may do is what the organizer permits, and nothing beside it.
+
+use photofinish_store::model::key::Scope;
+use serde_json::{Value, json};
+
+use crate::support::{ApiResponse, Partner, TestService, bib, face};
+
+/// A browser on the page of a gallery.
+struct Guest<'s> {
+    service: &'s TestService,
+    path: String,
+    cookie: Option<String>,
+}
+
+impl<'s> Guest<'s> {
+    /// A new visitor of the gallery at this address.
+    fn at(service: &'s TestService, url: &Value) -> Self {
+        let url = url.as_str().unwrap();
+        let path = url.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
+        Self { service, path, cookie: None }
+    }
+
+    fn call(&mut self, operation: &str, body: Value) -> ApiResponse {
+        let mut headers = vec![("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+        headers.extend(self.cookie.as_deref().map(|cookie| ("cookie", cookie)));
+        let line = format!("POST {}/api/gallery/{operation}", self.path);
+        let response = Partner::new(self.service, None).send(&line, &headers, body.to_string());
+        let set = response.header("set-cookie").split(';').next().unwrap_or_default();
+        if !set.is_empty() {
+            self.cookie = Some(set.to_owned());
+        }
+        response
+    }
+}
+
+/// An album with two photos of bib 1207, and its open gallery.
+fn open_gallery(service: &TestService, partner: &Partner, settings: Value) -> (Value, Value) {
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(partner, album_id, vec![face(0.9)], vec![bib("1207")]);
+    service.ready_photo(partner, album_id, vec![face(0.1)], vec![bib("1207")]);
+    let mut body = json!({ "albumId": album, "enabled": true });
+    body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    let gallery = partner.call("/albums/gallery/update", &body).ok();
+    (album, gallery["url"].clone())
+}
+
+#[test]
+fn a_gallery_is_there_when_it_is_enabled_and_its_link_can_be_replaced() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let one = json!({ "albumId": album });
+    let none = partner.call("/albums/gallery/get", &one).ok();
+    assert_eq!(
+        (&none["enabled"], &none["url"], &none["selfieSearch"]),
+        (&json!(false), &Value::Null, &json!(false))
+    );
+    let made = partner.call("/albums/gallery/update", &json!({ "albumId": album, "intro": "Well run" })).ok();
+    let mut guest = Guest::at(&service, &made["url"]);
+    assert_eq!(made["url"].as_str().unwrap().rsplit('/').next().unwrap().len(), 22);
+    guest.call("get", json!({})).defined_error(404, "NOT_FOUND");
+    let enabled = partner.call("/albums/gallery/update", &json!({ "albumId": album, "enabled": true })).ok();
+    assert_eq!(enabled["url"], made["url"]);
+    assert!(enabled["expiresAt"].is_string(), "90 days");
+    let seen = guest.call("get", json!({})).ok();
+    assert_eq!((&seen["title"], &seen["intro"]), (&json!("Lake Marathon"), &json!("Well run")));
+    assert_eq!(partner.call("/albums/gallery/get", &one).ok()["opened"], 1);
+    let moved = partner.call("/albums/gallery/update", &json!({ "albumId": album, "newLink": true })).ok();
+    guest.call("get", json!({})).defined_error(404, "NOT_FOUND");
+    let mut guest = Guest::at(&service, &moved["url"]);
+    guest.call("get", json!({})).ok();
+    let over = json!({ "albumId": album, "expiresAt": "2020-01-01T00:00:00Z" });
+    partner.call("/albums/gallery/update", &over).ok();
+    guest.call("get", json!({})).defined_error(404, "NOT_FOUND");
+    let selfies = json!({ "albumId": album, "selfieSearch": true });
+    let refused =
+        partner.call("/albums/gallery/update", &selfies).defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(refused["data"]["declineCode"], "GALLERY_CONTACT_MISSING");
+}
+
+#[test]
+fn visitors_do_what_is_permitted_and_see_no_confidences() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, url) = open_gallery(&service, &partner, json!({}));
+    let mut guest = Guest::at(&service, &url);
+    let found = guest.call("search/text", json!({ "text": "1207" })).ok();
+    assert_eq!(found["total"], 2);
+    let photo = &found["photos"][0];
+    assert_eq!((&photo["why"], photo.get("confidence")), (&json!("bib"), None));
+    assert!(["sure", "likely", "maybe"].contains(&photo["certainty"].as_str().unwrap()));
+    let one = json!({ "photoId": photo["id"] });
+    assert!(guest.call("download", one.clone()).ok()["url"].as_str().unwrap().contains("preview"));
+    guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
+    guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    for (operation, body) in [("photos/list", json!({})), ("search/face/signed", agree)] {
+        let refused = guest.call(operation, body).defined_error(422, "UNPROCESSABLE_CONTENT");
+        assert_eq!(refused["data"]["declineCode"], "GALLERY_SEARCH_DISABLED", "{operation}");
+    }
+    let change = json!({ "albumId": album, "browse": true, "bibSearch": false, "downloads": "none" });
+    partner.call("/albums/gallery/update", &change).ok();
+    assert_eq!(guest.call("photos/list", json!({})).ok()["total"], 2);
+    guest.call("search/text", json!({ "text": "1207" })).defined_error(422, "UNPROCESSABLE_CONTENT");
+    guest.call("download", one).defined_error(403, "FORBIDDEN");
+    // A photo of another album is not there, and neither is anything of partners.
+    let (_, other) = partner.create_album();
+    let foreign = service.ready_photo(&partner, other, vec![], vec![]);
+    guest.call("download", json!({ "photoId": foreign })).defined_error(403, "FORBIDDEN");
+    partner.call("/albums/gallery/update", &json!({ "albumId": album, "downloads": "original" })).ok();
+    guest.call("download", json!({ "photoId": foreign })).defined_error(404, "NOT_FOUND");
+    let line = format!("POST {}/api/albums/list", guest.path);
+    let headers = [("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+    partner.send(&line, &headers, "{}").defined_error(404, "NOT_FOUND");
+    let cross = [("content-type", "application/json"), ("sec-fetch-site", "cross-site")];
+    let line = format!("POST {}/api/gallery/get", guest.path);
+    partner.send(&line, &cross, "{}").defined_error(403, "FORBIDDEN");
+}
+
+#[test]
+fn a_selfie_is_compared_after_consent_and_forgotten_at_once() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let contact = json!({ "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy" });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let mut guest = Guest::at(&service, &url);
+    let no = json!({ "consent": false, "consentVersion": 1, "language": "de" });
+    let refused = guest.call("search/face/signed", no).defined_error(412, "PRECONDITION_FAILED");
+    assert_eq!(refused["data"]["code"], "CONSENT_REQUIRED");
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let selfie = json!({ "imageId": ticket["imageId"] });
+    let found = guest.call("search/face/list", selfie.clone()).ok();
+    assert_eq!(found["total"], 1);
+    assert_eq!(found["photos"][0]["why"], "face");
+    // A selfie of the partner has no consent of a visitor.
+    let foreign = partner.upload_selfie(&album, b"face");
+    guest.call("search/face/list", json!({ "imageId": foreign })).defined_error(404, "NOT_FOUND");
+    guest.call("search/face/forget", json!({ "imageId": foreign })).ok();
+    partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": foreign })).ok();
+
+    let preview = guest.call("erase/faces", selfie.clone()).ok();
+    assert_eq!((&preview["faces"], &preview["receiptId"]), (&json!(1), &Value::Null));
+    let confirmed = json!({ "imageId": ticket["imageId"], "confirm": preview["confirm"] });
+    assert!(guest.call("erase/faces", confirmed).ok()["receiptId"].is_string());
+    guest.call("search/face/forget", selfie.clone()).ok();
+    guest.call("search/face/forget", selfie.clone()).ok();
+    guest.call("search/face/list", selfie).defined_error(404, "NOT_FOUND");
+    partner
+        .call("/photos/search/face/list", &json!({ "albumId": album, "imageId": ticket["imageId"] }))
+        .defined_error(404, "NOT_FOUND");
+}
+
+#[test]
+fn a_visitor_searches_so_often_a_day() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (_, url) = open_gallery(&service, &partner, json!({ "searchesPerVisitor": 2 }));
+    let mut guest = Guest::at(&service, &url);
+    for _ in 0..2 {
+        guest.call("search/text", json!({ "text": "1207" })).ok();
+    }
+    let refused =
+        guest.call("search/text", json!({ "text": "1207" })).defined_error(429, "TOO_MANY_REQUESTS");
+    assert_eq!(refused["data"]["code"], "TOO_MANY_SEARCHES");
+    assert!(refused["data"]["tryAgainIn"].as_f64().unwrap() > 0.0);
+    // Others of the network still may, up to ten times as many together.
+    for _ in 0..18 {
+        Guest::at(&service, &url).call("search/text", json!({ "text": "1207" })).ok();
+    }
+    Guest::at(&service, &url)
+        .call("search/text", json!({ "text": "1207" }))
+        .defined_error(429, "TOO_MANY_REQUESTS");
+}
+
+#[test]
+fn a_deleted_album_has_no_gallery_and_the_page_never_tells() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, url) = open_gallery(&service, &partner, json!({}));
+    let mut guest = Guest::at(&service, &url);
+    let page = partner.send(&format!("GET {}", guest.path), &[], "");
+    assert_eq!((page.status, page.header("x-robots-tag")), (200, "noindex"));
+    assert!(page.header("permissions-policy").starts_with("camera=(self)"));
+    let nowhere = partner.send("GET /g/0000000000000000000000", &[], "");
+    assert_eq!((nowhere.status, nowhere.bytes), (200, page.bytes));
+    partner.call("/albums/delete", &json!({ "albumId": album })).ok();
+    guest.call("get", json!({})).defined_error(404, "NOT_FOUND");
+    let searcher = service.partner_with(
+        "Lake Timing",
+        photofinish_store::model::key::KeyMode::Live,
+        &[Scope::SearchRead],
+    );
+    searcher.call("/albums/gallery/get", &json!({ "albumId": album })).defined_error(403, "FORBIDDEN");
+}

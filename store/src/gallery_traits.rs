@@ -1,0 +1,38 @@
+//! What other crates may call of galleries.
+
+use async_trait::async_trait;
+
+use crate::model::account::TokenDigest;
+use crate::model::gallery::{
+    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, StoredReport, VisitorSearch,
+};
+use crate::model::ids::{AlbumId, ConsentId, ProbeId};
+use crate::traits::Result;
+
+/// Galleries of albums. The caller has checked with [`crate::traits::Albums::get`] that an album belongs to the tenant.
+#[async_trait]
+pub trait Galleries: Send + Sync {
+    /// Whether links can be kept: there is a master secret to seal them with.
+    fn can_seal(&self) -> bool;
+    /// Returns the gallery of an album, if there was ever one.
+    async fn get(&self, album: AlbumId) -> Result<Option<Gallery>>;
+    /// Writes a gallery; keeps how often it was opened and searched.
+    async fn save(&self, change: GalleryChange) -> Result<Gallery>;
+    /// Returns the gallery of a link with its album, whether or not visitors may see it; `None` for an unknown link and for an
+    /// album that is being deleted.
+    async fn find(&self, link: &TokenDigest) -> Result<Option<OpenGallery>>;
+    /// Counts that it was opened.
+    async fn count_opened(&self, album: AlbumId) -> Result<()>;
+    /// Counts a search, unless the visitor or the network has made as many as they may; returns whether it was counted.
+    async fn count_search(&self, search: VisitorSearch) -> Result<bool>;
+    /// Keeps that somebody agreed to have a selfie compared.
+    async fn give_consent(&self, consent: NewConsent) -> Result<ConsentId>;
+    /// Keeps that the consent to a selfie was withdrawn. May be repeated.
+    async fn withdraw_consent(&self, album: AlbumId, probe: ProbeId) -> Result<()>;
+    /// Returns whether a selfie of the album was agreed to, and that was not withdrawn.
+    async fn has_consent(&self, album: AlbumId, probe: ProbeId) -> Result<bool>;
+    /// Keeps a report; one of the same visitor on the same photo counts once.
+    async fn report(&self, report: NewReport) -> Result<()>;
+    /// Returns the newest reports of an album.
+    async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>>;
+}

@@ -1,0 +1,272 @@
+//! Galleries in the database.
+
+use async_trait::async_trait;
+use sqlx::FromRow;
+use time::OffsetDateTime;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::account::TokenDigest;
+use crate::model::album::Album;
+use crate::model::encoding::{from_micros, now_micros, to_micros};
+use crate::model::gallery::{
+    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, ReportKind, StoredReport, VisitorSearch,
+};
+use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId};
+use crate::sealing::{MasterSecret, Purpose};
+use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::{AlbumRow, from_json, parse_name, to_json};
+use crate::sql::statement::query;
+use crate::traits::{Galleries, Result};
+
+const OPERATION: &str = "change a gallery";
+
+const COLUMNS: &str =
+    "select album, enabled, link, settings, expires_at, opened, searches from gallery where album = $1";
+
+const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settings, g.expires_at, g.opened, g.searches, \
+     a.id, a.organization, a.mode, a.created_by, a.title, a.cover_url, a.tags, a.config, a.created_at, a.updated_at \
+     from gallery g join album a on a.id = g.album where g.link_digest = $1 and a.closed_at is null";
+
+#[derive(FromRow)]
+struct GalleryRow {
+    album: AlbumId,
+    enabled: i64,
+    link: Vec<u8>,
+    settings: String,
+    expires_at: Option<i64>,
+    opened: i64,
+    searches: i64,
+}
+
+#[derive(FromRow)]
+struct OpenGalleryRow {
+    gallery_album: AlbumId,
+    enabled: i64,
+    link: Vec<u8>,
+    settings: String,
+    expires_at: Option<i64>,
+    opened: i64,
+    searches: i64,
+    #[sqlx(flatten)]
+    album: AlbumRow,
+}
+
+#[derive(FromRow)]
+struct ReportRow {
+    photo: PhotoId,
+    kind: String,
+    note: String,
+    created_at: i64,
+}
+
+pub(crate) struct SqlGalleries {
+    database: Database,
+    master: Option<MasterSecret>,
+}
+
+impl SqlGalleries {
+    pub(crate) fn new(database: Database, master: Option<MasterSecret>) -> Self {
+        Self { database, master }
+    }
+
+    fn master(&self) -> Result<&MasterSecret> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        self.master.as_ref().ok_or_else(missing)
+    }
+
+    fn convert(&self, row: GalleryRow) -> Result<Gallery> {
+        let link = self.master()?.open(Purpose::GalleryLink, row.album.0, &row.link)?.secret;
+        let corrupt = |_| StoreError::new(StoreErrorKind::Corrupt, "link of a gallery");
+        Ok(Gallery {
+            album: row.album,
+            enabled: row.enabled != 0,
+            link: String::from_utf8(link).map_err(corrupt)?,
+            settings: from_json(&row.settings)?,
+            expires_at: row.expires_at.map(from_micros).transpose()?,
+            opened: row.opened.unsigned_abs(),
+            searches: row.searches.unsigned_abs(),
+        })
+    }
+}
+
+#[async_trait]
+impl Galleries for SqlGalleries {
+    fn can_seal(&self) -> bool {
+        self.master.is_some()
+    }
+
+    async fn get(&self, album: AlbumId) -> Result<Option<Gallery>> {
+        const OPERATION: &str = "read a gallery";
+        let row: Option<GalleryRow> = query(OPERATION, COLUMNS)
+            .bind(album)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        row.map(|row| self.convert(row)).transpose()
+    }
+
+    async fn save(&self, change: GalleryChange) -> Result<Gallery> {
+        let link = self.master()?.seal(Purpose::GalleryLink, change.album.0, change.link.text.as_bytes())?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let write = "insert into gallery (album, enabled, link, link_digest, settings, expires_at, updated_at) \
+                     values ($1, $2, $3, $4, $5, $6, $7) on conflict (album) do update set enabled = excluded.enabled, \
+                     link = excluded.link, link_digest = excluded.link_digest, settings = excluded.settings, \
+                     expires_at = excluded.expires_at, updated_at = excluded.updated_at";
+        query(OPERATION, write)
+            .bind(change.album)
+            .bind(i64::from(change.enabled))
+            .bind(link)
+            .bind(change.link.digest.to_vec())
+            .bind(to_json(&change.settings)?)
+            .bind(change.expires_at.map(to_micros))
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        let row: GalleryRow =
+            query(OPERATION, COLUMNS).bind(change.album).fetch_one(&mut transaction).await?;
+        transaction.commit(OPERATION).await?;
+        self.convert(row)
+    }
+
+    async fn find(&self, link: &TokenDigest) -> Result<Option<OpenGallery>> {
+        const OPERATION: &str = "find a gallery";
+        let row: Option<OpenGalleryRow> = query(OPERATION, FIND)
+            .bind(link.to_vec())
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let gallery = GalleryRow {
+            album: row.gallery_album,
+            enabled: row.enabled,
+            link: row.link,
+            settings: row.settings,
+            expires_at: row.expires_at,
+            opened: row.opened,
+            searches: row.searches,
+        };
+        Ok(Some(OpenGallery { gallery: self.convert(gallery)?, album: Album::try_from(row.album)? }))
+    }
+
+    async fn count_opened(&self, album: AlbumId) -> Result<()> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        query(OPERATION, "update gallery set opened = opened + 1 where album = $1")
+            .bind(album)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await
+    }
+
+    async fn count_search(&self, search: VisitorSearch) -> Result<bool> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let of_network = count_visitor(&mut transaction, &search, &search.visitor.network).await?;
+        let of_cookie = count_visitor(&mut transaction, &search, &search.visitor.cookie).await?;
+        if of_cookie > i64::from(search.cookie_limit) || of_network > i64::from(search.network_limit) {
+            return Ok(false);
+        }
+        query(OPERATION, "update gallery set searches = searches + 1 where album = $1")
+            .bind(search.album)
+            .execute(&mut transaction)
+            .await?;
+        query(OPERATION, "delete from gallery_visitor where album = $1 and day < $2 - 1")
+            .bind(search.album)
+            .bind(search.day)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await?;
+        Ok(true)
+    }
+
+    async fn give_consent(&self, consent: NewConsent) -> Result<ConsentId> {
+        let id = ConsentId::generate();
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let insert = "insert into gallery_consent (id, album, text_version, language, probe, given_at) \
+                      values ($1, $2, $3, $4, $5, $6)";
+        query(OPERATION, insert)
+            .bind(id)
+            .bind(consent.album)
+            .bind(i64::from(consent.text_version))
+            .bind(consent.language)
+            .bind(consent.probe)
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await?;
+        Ok(id)
+    }
+
+    async fn withdraw_consent(&self, album: AlbumId, probe: ProbeId) -> Result<()> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let withdraw = "update gallery_consent set withdrawn_at = coalesce(withdrawn_at, $3) \
+                        where album = $1 and probe = $2";
+        query(OPERATION, withdraw)
+            .bind(album)
+            .bind(probe)
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await
+    }
+
+    async fn has_consent(&self, album: AlbumId, probe: ProbeId) -> Result<bool> {
+        const OPERATION: &str = "find a consent";
+        let find =
+            "select count(*) from gallery_consent where album = $1 and probe = $2 and withdrawn_at is null";
+        let (consents,): (i64,) = query(OPERATION, find)
+            .bind(album)
+            .bind(probe)
+            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(consents > 0)
+    }
+
+    async fn report(&self, report: NewReport) -> Result<()> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
+                      values ($1, $2, $3, $4, $5, $6, $7) on conflict (album, photo, kind, visitor) do nothing";
+        query(OPERATION, insert)
+            .bind(ConsentId::generate().0)
+            .bind(report.album)
+            .bind(report.photo)
+            .bind(report.kind.as_str())
+            .bind(report.visitor.to_vec())
+            .bind(report.note)
+            .bind(now_micros())
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await
+    }
+
+    async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>> {
+        const OPERATION: &str = "list reports";
+        let list = "select photo, kind, note, created_at from gallery_report where album = $1 \
+                    order by created_at desc, id limit $2";
+        let rows: Vec<ReportRow> = query(OPERATION, list)
+            .bind(album)
+            .bind(i64::from(limit))
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        rows.into_iter()
+            .map(|row| {
+                let created_at: OffsetDateTime = from_micros(row.created_at)?;
+                let kind = parse_name(&ReportKind::ALL, ReportKind::as_str, &row.kind)?;
+                Ok(StoredReport { photo: row.photo, kind, note: row.note, created_at })
+            })
+            .collect()
+    }
+}
+
+/// Counts a search of a visitor or a network on a day; returns how many there were.
+async fn count_visitor(
+    transaction: &mut Transaction,
+    search: &VisitorSearch,
+    visitor: &[u8; 32],
+) -> Result<i64> {
+    let count = "insert into gallery_visitor as visit (album, visitor, day, searches) values ($1, $2, $3, 1) \
+                 on conflict (album, visitor, day) do update set searches = visit.searches + 1 returning searches";
+    let (searches,): (i64,) = query(OPERATION, count)
+        .bind(search.album)
+        .bind(visitor.to_vec())
+        .bind(search.day)
+        .fetch_one(transaction)
+        .await?;
+    Ok(searches)
+}
