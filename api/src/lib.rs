@@ -36,6 +36,7 @@ mod start_list;
 pub mod token;
 mod urls;
 mod validate;
+mod visitor;
 mod wire;
 
 pub use errors::ApiError;

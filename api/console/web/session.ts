@@ -71,5 +71,5 @@ function savedMode(modes: Mode[]): Mode {
   } catch {
     // As above.
   }
-  return modes.find((known) => known === saved) ?? modes.at(-1) ?? "live";
+  return modes.find((known) => known === saved) ?? modes[0] ?? "test";
 }

@@ -1,14 +1,12 @@
 //! Operations that need neither key nor session: signing in, and what visitors of a gallery do.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt;
 use photofinish_store::model::ids::OrganizationId;
 use uuid::Uuid;
-use warp::http::HeaderMap;
-use warp::http::header::{HeaderValue, SET_COOKIE};
+use warp::http::header::SET_COOKIE;
 
 use super::{ApiRequest, Handler, Operation, OperationContext, OperationInfo, SchemaFns};
 use crate::context::Context;
@@ -16,39 +14,11 @@ use crate::errors::ApiError;
 use crate::operation::body::{self, BodyLimits, ReadBody};
 use crate::reply;
 use crate::validate::input::Input;
+use crate::visitor::{Answer, Visitor};
 use crate::wire::Output;
 
 /// Whose part of the memory for bodies they use: that of nobody else.
 const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
-
-/// Who sends a request without key and session.
-pub(crate) struct Visitor {
-    /// The headers of the request.
-    pub(crate) headers: HeaderMap,
-    /// Where it comes from.
-    pub(crate) address: IpAddr,
-    /// The secret part of the address of the gallery in which it is.
-    pub(crate) link: Option<String>,
-}
-
-/// The body of a response, and the cookies that it sets.
-pub(crate) struct Answer<O> {
-    body: O,
-    cookies: Vec<HeaderValue>,
-}
-
-impl<O> Answer<O> {
-    /// An answer that sets a cookie.
-    pub(crate) fn with_cookie(body: O, cookie: HeaderValue) -> Self {
-        Self { body, cookies: vec![cookie] }
-    }
-}
-
-impl<O> From<O> for Answer<O> {
-    fn from(body: O) -> Self {
-        Self { body, cookies: Vec::new() }
-    }
-}
 
 impl Operation {
     /// Creates an operation that anybody may call.

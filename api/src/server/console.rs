@@ -12,7 +12,7 @@ use warp::reply::Response;
 use warp::{Filter, reject};
 
 use super::pages;
-use super::router::extract_request;
+use super::request::extract_request;
 use crate::auth::Gate;
 use crate::client_address::client_address;
 use crate::operation::console::console_operations;

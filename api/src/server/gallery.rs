@@ -8,7 +8,7 @@ use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, reject};
 
-use super::router::extract_request;
+use super::request::extract_request;
 use crate::client_address::client_address;
 use crate::errors::ApiError;
 use crate::operation::visitors::visitor_operations;

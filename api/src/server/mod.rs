@@ -8,5 +8,6 @@ pub(crate) mod listener;
 pub(crate) mod middleware;
 mod pages;
 mod receipt_keys;
+mod request;
 pub(crate) mod router;
 pub(crate) mod storage;

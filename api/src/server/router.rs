@@ -2,26 +2,24 @@
 //! turns warp's rejections into error bodies.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use warp::filters::BoxedFilter;
-use warp::http::{HeaderMap, Method};
+use warp::http::Method;
 use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, Rejection, reject};
 
-use crate::auth::{Authenticator, Gate};
-use crate::client_address::PeerAddress;
+use crate::auth::Authenticator;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::openapi::Documents;
-use crate::operation::body::RequestBody;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
+use crate::server::request::extract_request;
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
 use crate::server::{console, gallery};
 
@@ -140,16 +138,6 @@ fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Cl
             async move { matched }
         })
         .untuple_one()
-}
-
-/// Extracts method, headers and the unread body.
-pub(super) fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
-    let parts = warp::method().and(warp::header::headers_cloned()).and(warp::ext::optional());
-    parts.and(warp::body::stream()).map(|method, headers: HeaderMap, peer: Option<PeerAddress>, chunks| {
-        let body = RequestBody::new(&headers, chunks);
-        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |PeerAddress(address)| address);
-        ApiRequest { gate: Gate::Key, link: None, address, method, headers, body, rate: None }
-    })
 }
 
 /// Turns warp's own rejections into error responses. Handlers never reject.

@@ -20,6 +20,7 @@ export class PhotoList {
   readonly isThere = signal(false);
   readonly failure = signal<ApiFailure | undefined>(undefined);
   private cursor: string | null = null;
+  private loading: Promise<void> | undefined;
   private readonly loadedAt = Date.now();
 
   constructor(
@@ -37,9 +38,24 @@ export class PhotoList {
     return !this.isThere.value || this.cursor !== null;
   }
 
-  /** Loads the next page, if there is one. */
-  async loadMore(): Promise<void> {
-    if (this.isLoading.value || !this.hasMore) return;
+  /** Loads the next page, if there is one; whoever asks meanwhile waits for the same. */
+  loadMore(): Promise<void> {
+    if (!this.hasMore) return Promise.resolve();
+    this.loading ??= this.load().finally(() => (this.loading = undefined));
+    return this.loading;
+  }
+
+  /** Loads pages until a photo is there; its place, or -1. */
+  async find(photoId: string): Promise<number> {
+    for (;;) {
+      const at = this.photos.value.findIndex((photo) => photo.id === photoId);
+      if (at >= 0 || !this.hasMore) return at;
+      await this.loadMore();
+      if (this.failure.value) return -1;
+    }
+  }
+
+  private async load(): Promise<void> {
     this.isLoading.value = true;
     this.failure.value = undefined;
     try {
@@ -57,16 +73,6 @@ export class PhotoList {
       this.failure.value = error as ApiFailure;
     }
     this.isLoading.value = false;
-  }
-
-  /** Loads pages until a photo is there; its place, or -1. */
-  async find(photoId: string): Promise<number> {
-    for (;;) {
-      const at = this.photos.value.findIndex((photo) => photo.id === photoId);
-      if (at >= 0 || !this.hasMore) return at;
-      await this.loadMore();
-      if (this.failure.value) return -1;
-    }
   }
 
   /** Takes a photo off the list. */

@@ -13,7 +13,6 @@ import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
 import { Field } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
-import { Failed } from "../common/ui/states";
 import { t, tCount } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { type Save, SettingsForm } from "./settings/form";

@@ -6,10 +6,10 @@ use time::OffsetDateTime;
 use super::{check_password, describe_session};
 use crate::context::Context;
 use crate::errors::ApiError;
-use crate::operation::public::{Answer, Visitor};
 use crate::session;
 use crate::token::Token;
 use crate::validate::issues::{Issue, PathSegment, code};
+use crate::visitor::{Answer, Visitor};
 use crate::wire::console::invitation::{AcceptInvitation, GetInvitation, Invitation};
 use crate::wire::console::session::Session;
 

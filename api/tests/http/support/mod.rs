@@ -226,9 +226,7 @@ impl TestService {
             health: health.clone(),
             settings: Arc::new(setup.settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
-            on_queued: Arc::new(move || {
-                counted.fetch_add(1, Ordering::SeqCst);
-            }),
+            on_queued: Arc::new(move || drop(counted.fetch_add(1, Ordering::SeqCst))),
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),

@@ -17,14 +17,11 @@ type InputProps = Described & Omit<JSX.IntrinsicElements["input"], "label" | "on
 /** A field of one line. */
 export function Field({ label, hint, error, onInput, ...rest }: InputProps) {
   const id = useId();
+  // The types of an input differ by its `type`, which is only known to the caller.
+  const attributes = { ...rest, ...describe(id, hint, error) } as JSX.IntrinsicElements["input"];
   return (
     <Labelled id={id} label={label} hint={hint} error={error}>
-      <input
-        {...rest}
-        {...describe(id, hint, error)}
-        class="input"
-        onInput={(event) => onInput(event.currentTarget.value)}
-      />
+      <input {...attributes} class="input" onInput={(event) => onInput(event.currentTarget.value)} />
     </Labelled>
   );
 }

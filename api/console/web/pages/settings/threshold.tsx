@@ -84,24 +84,25 @@ function SampleSearch(props: { kind: "face" | "text"; isBusy: boolean; onSample:
   }
   const search = () => bib.value.trim() && onSample(bib.value.trim());
   return (
-    <Field
-      label={t("settings.sample_text")}
-      hint={
-        <Button busy={isBusy} onClick={search}>
-          {t("settings.sample_action")}
-        </Button>
-      }
-      autoComplete="off"
-      maxLength={100}
-      value={bib.value}
-      onInput={(value) => (bib.value = value)}
-      onKeyDown={(event) => {
-        if (event.key !== "Enter") return;
-        // Enter would save the whole panel.
-        event.preventDefault();
-        search();
-      }}
-    />
+    <div class="sample">
+      <Field
+        label={t("settings.sample_text")}
+        hint={t("settings.sample_hint")}
+        autoComplete="off"
+        maxLength={100}
+        value={bib.value}
+        onInput={(value) => (bib.value = value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          // Enter would save the whole panel.
+          event.preventDefault();
+          search();
+        }}
+      />
+      <Button busy={isBusy} onClick={search}>
+        {t("settings.sample_action")}
+      </Button>
+    </div>
   );
 }
 

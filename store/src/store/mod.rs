@@ -1,5 +1,7 @@
 //! The store: opens the backends that the settings name and hands them out as the traits of [`crate::traits`].
 
+mod opening;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -8,10 +10,11 @@ use time::OffsetDateTime;
 use tokio::time::MissedTickBehavior;
 use url::Url;
 
+use self::opening::{open_jetstream, open_storage, start_queue};
 use crate::blobs::cloud::CloudSettings;
 use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
-use crate::blobs::storage::{Storage, StorageSettings};
+use crate::blobs::storage::Storage;
 use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
@@ -366,37 +369,4 @@ impl Store {
         }
         self.database.close().await;
     }
-}
-
-/// Starts the work queue of a store.
-fn start_queue(
-    settings: &StoreSettings,
-    database: &Database,
-    ledger: Arc<SharedLedger>,
-    rules: Arc<RulesCache>,
-) -> Arc<SqlQueue> {
-    let StoreSettings { master_secret, attempt_limit, max_cells, .. } = settings;
-    let master = master_secret.clone();
-    Arc::new(SqlQueue::start(database.clone(), ledger, rules, master, *attempt_limit, *max_cells))
-}
-
-/// Opens the storage of a store with this database.
-async fn open_storage(settings: &StoreSettings, database: &Database) -> Result<Storage, StoreError> {
-    let opened = Storage::open(StorageSettings {
-        url: &settings.storage_url,
-        cloud: &settings.cloud,
-        public_url: &settings.public_url,
-        signing_secret: settings.signing_secret,
-        has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
-    });
-    opened.await
-}
-
-/// Opens the message queue beside the database, if one is configured.
-async fn open_jetstream(
-    settings: Option<QueueSettings>,
-    database: Arc<dyn traits::OutboxQueue>,
-) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
-    let Some(settings) = settings else { return Ok(None) };
-    Ok(Some(Arc::new(JetStreamQueue::open(settings, database).await?)))
 }

@@ -1,0 +1,46 @@
+//! Opens the parts of a store.
+
+use std::sync::Arc;
+
+use super::StoreSettings;
+use crate::blobs::storage::{Storage, StorageSettings};
+use crate::error::StoreError;
+use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
+use crate::sql::{Database, RulesCache, SharedLedger, SqlGcQueries, SqlQueue};
+use crate::traits;
+
+/// Starts the work queue of a store.
+pub(super) fn start_queue(
+    settings: &StoreSettings,
+    database: &Database,
+    ledger: Arc<SharedLedger>,
+    rules: Arc<RulesCache>,
+) -> Arc<SqlQueue> {
+    let StoreSettings { master_secret, attempt_limit, max_cells, .. } = settings;
+    let master = master_secret.clone();
+    Arc::new(SqlQueue::start(database.clone(), ledger, rules, master, *attempt_limit, *max_cells))
+}
+
+/// Opens the storage of a store with this database.
+pub(super) async fn open_storage(
+    settings: &StoreSettings,
+    database: &Database,
+) -> Result<Storage, StoreError> {
+    let opened = Storage::open(StorageSettings {
+        url: &settings.storage_url,
+        cloud: &settings.cloud,
+        public_url: &settings.public_url,
+        signing_secret: settings.signing_secret,
+        has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
+    });
+    opened.await
+}
+
+/// Opens the message queue beside the database, if one is configured.
+pub(super) async fn open_jetstream(
+    settings: Option<QueueSettings>,
+    database: Arc<dyn traits::OutboxQueue>,
+) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
+    let Some(settings) = settings else { return Ok(None) };
+    Ok(Some(Arc::new(JetStreamQueue::open(settings, database).await?)))
+}

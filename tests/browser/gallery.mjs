@@ -1,0 +1,61 @@
+// A runner on a phone: bib, photo, selfie by the camera after consent, forgotten again.
+
+import assert from "node:assert";
+
+import { checkAccessibility, checkWidth, openContext } from "./tools.mjs";
+
+const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
+
+async function findByBib(page, world) {
+  await page.getByLabel("Your bib number").fill(world.bib);
+  await page.getByRole("button", { name: "Find" }).click();
+  await page.getByRole("heading", { name: /photos? found/ }).waitFor();
+  await page.locator(".tile img").first().waitFor();
+  assert.ok(page.url().endsWith(`?bib=${world.bib}`));
+  await checkAccessibility(page);
+  await checkWidth(page);
+  await page.screenshot({ path: `${world.screens}/gallery-results-390-light.png` });
+  await page.locator(".tile").first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Download" }).waitFor();
+  await checkAccessibility(page);
+  await page.screenshot({ path: `${world.screens}/gallery-photo-390-light.png` });
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("dialog").getByRole("button", { name: "Download" }).click(),
+  ]);
+  assert.match(file.suggestedFilename(), /\.(jpe?g|png|webp)$/i);
+  await page.keyboard.press("Escape");
+}
+
+async function findBySelfie(page, world) {
+  await page.getByRole("button", { name: "Search with a selfie" }).click();
+  const open = page.getByRole("button", { name: "Open the camera" });
+  assert.ok(await open.isDisabled(), "no camera before the consent");
+  await page.getByRole("checkbox").check();
+  await page.screenshot({ path: `${world.screens}/gallery-consent-390-light.png` });
+  await checkAccessibility(page);
+  await open.click();
+  await page.getByRole("button", { name: "Take the picture" }).click();
+  await page.getByText("Found with your selfie").waitFor();
+  await page.getByRole("heading", { name: /photos? found/ }).waitFor();
+  assert.ok((await page.locator(".tile").count()) > 0, "the person of the camera is found");
+  await page.getByRole("button", { name: "Forget my selfie" }).click();
+  await page.getByText("Your selfie and its description are deleted.").waitFor();
+}
+
+export async function runnerFlow(world) {
+  const { context, close } = await openContext(world, { ...PHONE, permissions: ["camera"], acceptDownloads: true });
+  const page = await context.newPage();
+  await page.goto(world.gallery);
+  await page.getByRole("heading", { level: 1, name: /Lake Marathon <img/ }).waitFor();
+  await page.getByText("Well run! <script>alert(1)</script>").waitFor();
+  await findByBib(page, world);
+  await page.goto(world.gallery);
+  await findBySelfie(page, world);
+  await page.getByLabel("Language").selectOption("de");
+  await page.getByText("Deine Startnummer").waitFor();
+  assert.equal(await page.locator("html").getAttribute("lang"), "de");
+  await page.goto(`${world.base}/g/0000000000000000000000`);
+  await page.getByText("Hier ist keine Galerie").waitFor();
+  await close();
+}

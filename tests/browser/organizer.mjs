@@ -1,0 +1,133 @@
+// An organizer: invitation, album, folder, photos, search, key, gallery.
+
+import assert from "node:assert";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+
+import { PATIENCE, callFrom, openContext } from "./tools.mjs";
+
+const PASSWORD = "four wet dogs run";
+
+/** The files of the folder, in two halves: the second is sent while the service does not answer. */
+function halves(folder) {
+  const files = readdirSync(folder).sort().map((name) => join(folder, name));
+  return [files.slice(0, files.length / 2), files.slice(files.length / 2), files];
+}
+
+async function acceptInvitation(page, world) {
+  await page.goto(world.welcome);
+  await page.getByLabel("Name").fill("Anna Organizer");
+  await page.getByLabel("New password").fill("password1234");
+  await page.getByRole("button", { name: "Begin" }).click();
+  await page.getByText("Too many people use this password.").waitFor();
+  await page.getByLabel("New password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Begin" }).click();
+  await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
+  await page.goto(world.welcome);
+  await page.getByRole("heading", { name: "This link has been used" }).waitFor();
+}
+
+/** Signs out, and in again by the keyboard alone. */
+async function signInByKeyboard(page, world) {
+  await page.goto(`${world.base}/console`);
+  assert.equal((await callFrom(page, "session/delete")).status, 200);
+  await page.reload();
+  const email = page.getByLabel(/mail/i);
+  await email.waitFor();
+  await email.focus();
+  await page.keyboard.type("anna@race.example");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type(PASSWORD);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
+}
+
+async function createAlbum(page) {
+  await page.getByRole("button", { name: "New album" }).first().click();
+  // A title is text, whatever it looks like.
+  await page.getByRole("dialog").getByLabel("Title").fill("Lake Marathon <img src=x onerror=alert(1)>");
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name: /Lake Marathon <img/, level: 1 }).waitFor();
+  return new URL(page.url()).pathname.split("/")[3];
+}
+
+/** Uploads a folder; the service stops answering in the middle and goes on later. */
+async function upload(page, world) {
+  const [first, , all] = halves(world.photos);
+  const choose = page.getByLabel("Choose photos");
+  await choose.setInputFiles(first);
+  await page.getByText("Upload finished").waitFor();
+  const pid = Number(process.env.SERVICE_PID);
+  process.kill(pid, "SIGSTOP");
+  await choose.setInputFiles(all);
+  await new Promise((resolve) => setTimeout(resolve, 2000));
+  process.kill(pid, "SIGCONT");
+  await page.getByText("Upload finished").waitFor({ timeout: 4 * PATIENCE });
+  await page.getByText(/all done/).waitFor({ timeout: 4 * PATIENCE });
+  return all.length;
+}
+
+async function lookAtPhotos(page, world, album, count) {
+  await page.goto(`${world.base}/console/albums/${album}/photos`);
+  await page.locator("main img").first().waitFor();
+  assert.equal(await page.locator(".grid li img").count(), count);
+  await page.locator(".grid li a").first().click();
+  await page.getByText("Taken").or(page.getByText("Size")).first().waitFor();
+  const first = page.url();
+  await page.keyboard.press("j");
+  await page.waitForURL((url) => url.href !== first);
+  await page.getByText("Previous").waitFor();
+  await page.locator("main img").first().waitFor();
+  await page.keyboard.press("k");
+  await page.waitForURL(first);
+}
+
+async function search(page, world, album) {
+  await page.goto(`${world.base}/console/albums/${album}/search`);
+  await page.getByLabel("Bib", { exact: true }).fill(world.bib);
+  await page.keyboard.press("Enter");
+  await page.getByText(/photos? found/).first().waitFor();
+  await page.locator("main img").first().waitFor();
+}
+
+async function makeKey(page, world) {
+  await page.goto(`${world.base}/console/keys`);
+  await page.getByRole("button", { name: "New key" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel(/Label|Name/).first().fill("results page");
+  await dialog.getByRole("button", { name: "Create" }).click();
+  const secret = await page.getByRole("dialog").locator("input[readonly]").inputValue();
+  assert.match(secret, /^svc_test_/);
+  const answer = await page.request.post(`${world.base}/openapi/albums/list`, { headers: { "x-api-key": secret }, data: {} });
+  assert.equal(answer.status(), 200);
+}
+
+async function openGallery(page, album) {
+  const settings = {
+    albumId: album,
+    enabled: true,
+    browse: true,
+    selfieSearch: true,
+    contact: "privacy@race.example",
+    privacyUrl: "https://race.example/privacy",
+    intro: "Well run! <script>alert(1)</script>",
+  };
+  const { status, body } = await callFrom(page, "albums/gallery/update", settings);
+  assert.equal(status, 200, JSON.stringify(body));
+  return body.url;
+}
+
+export async function organizerFlow(world) {
+  const { context, close } = await openContext(world, { viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
+  await acceptInvitation(page, world);
+  await signInByKeyboard(page, world);
+  world.album = await createAlbum(page);
+  const count = await upload(page, world);
+  await lookAtPhotos(page, world, world.album, count);
+  await search(page, world, world.album);
+  await makeKey(page, world);
+  world.gallery = await openGallery(page, world.album);
+  world.session = await context.storageState();
+  await close();
+}

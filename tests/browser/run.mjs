@@ -1,0 +1,56 @@
+// The console and a gallery in a real browser, against the running service. What it does, an organizer and a runner do.
+//
+// Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; SELFIE and CAMERA, a
+// JPEG and a video of somebody who is in it; SERVICE_PID, paused and continued while photos are sent; SCREENS, a folder for
+// pictures of the pages; PAGES, `light` to look at fewer of them.
+
+import { mkdirSync } from "node:fs";
+
+import { chromium } from "playwright-core";
+
+import { checkPages } from "./pages.mjs";
+import { runnerFlow } from "./gallery.mjs";
+import { organizerFlow } from "./organizer.mjs";
+import { securityCases } from "./security.mjs";
+
+const { BASE_URL, WELCOME, PHOTOS, BIB, SELFIE, CAMERA, SCREENS, CHROMIUM = "/usr/bin/chromium" } = process.env;
+
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
+    `--use-file-for-fake-video-capture=${CAMERA}`,
+  ],
+});
+mkdirSync(SCREENS, { recursive: true });
+
+const world = { browser, base: BASE_URL, welcome: WELCOME, photos: PHOTOS, bib: BIB, selfie: SELFIE, screens: SCREENS };
+let failed = false;
+try {
+  for (const [name, flow] of [
+    ["an organizer is invited, makes an album, uploads a folder and opens a gallery", organizerFlow],
+    ["a runner finds photos on a phone", runnerFlow],
+    ["what must be refused is refused", securityCases],
+    ["every page is accessible, in both schemes, wide and narrow", checkPages],
+  ]) {
+    const started = Date.now();
+    await flow(world);
+    console.log(`ok - ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  }
+} catch (error) {
+  failed = true;
+  console.error(error);
+  // What the open pages show then, beside the other pictures.
+  const pages = browser.contexts().flatMap((context) => context.pages());
+  await Promise.all(pages.map((page, at) => page.screenshot({ path: `${SCREENS}/failure-${at}.png` }).catch(() => undefined)));
+}
+await browser.close();
+process.exit(failed ? 1 : 0);

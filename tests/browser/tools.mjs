@@ -1,0 +1,73 @@
+// What all flows use.
+
+import { AssertionError } from "node:assert";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** How long a page may take to show something. Networks read photos meanwhile. */
+export const PATIENCE = Number(process.env.PATIENCE ?? 60_000);
+
+/** Opens a context whose pages must not log errors or load anything from elsewhere. */
+export async function openContext(world, options = {}) {
+  const context = await world.browser.newContext({ locale: "en-GB", ...options });
+  context.setDefaultTimeout(PATIENCE);
+  const problems = [];
+  context.on("page", (page) => {
+    page.on("pageerror", (error) => problems.push(`${page.url()}: ${error}`));
+    page.on("console", (message) => {
+      // A response that the page expects, such as 401 before the sign-in, is logged by the browser too.
+      if (message.type() === "error" && !message.text().includes("Failed to load resource")) {
+        problems.push(`${page.url()}: ${message.text()}`);
+      }
+    });
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.protocol.startsWith("http") && url.origin !== new URL(world.base).origin) problems.push(`${page.url()} loads ${url}`);
+    });
+  });
+  const close = async () => {
+    await context.close();
+    if (problems.length > 0) throw new AssertionError({ message: problems.join("\n") });
+  };
+  return { context, close };
+}
+
+/** Fails with what axe finds wrong on a page. */
+export async function checkAccessibility(page) {
+  // Not as an element of the page: its policy forbids scripts of others.
+  await page.evaluate(axe);
+  const violations = await page.evaluate(async () => {
+    const result = await globalThis.axe.run(document, { resultTypes: ["violations"] });
+    return result.violations.map((violation) => ({
+      id: violation.id,
+      help: violation.help,
+      nodes: violation.nodes.map((node) => `${node.target.join(" ")}: ${node.failureSummary}`),
+    }));
+  });
+  if (violations.length > 0) {
+    throw new AssertionError({ message: `${page.url()}: ${JSON.stringify(violations, null, 2)}` });
+  }
+}
+
+/** Fails where a page is wider than its window. */
+export async function checkWidth(page) {
+  const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  if (wide > window) throw new AssertionError({ message: `${page.url()} is ${wide} px wide in a window of ${window}` });
+}
+
+/** Calls an operation as a page of this host does, with the session of a context. */
+export async function callFrom(page, operation, body = {}, headers = {}) {
+  return page.evaluate(
+    async ([operation, body, headers]) => {
+      const response = await fetch(`/console/api/${operation}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", ...headers },
+        body: JSON.stringify(body),
+      });
+      return { status: response.status, body: await response.json() };
+    },
+    [operation, body, headers],
+  );
+}
