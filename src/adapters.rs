@@ -8,10 +8,12 @@ use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeEmb
 use photofinish_pipeline::{
     Pipeline, PipelineStatus, ProbeService, ProbeServiceError, ProbeStatus, ProbeTurn,
 };
-use photofinish_store::Store;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::model::process::Process;
+use photofinish_store::{Store, StoreError};
+
+use crate::own_process::OwnProcess;
 
 /// The probe service of this process; `None` in a role without an API.
 pub struct ProbeAdapter(pub Option<Arc<ProbeService>>);
@@ -52,9 +54,27 @@ fn to_probe_error(error: ProbeServiceError) -> ProbeError {
 
 /// The health of the components of this process.
 pub struct ServiceHealth {
-    pub store: Store,
-    pub pipeline: Option<Arc<Pipeline>>,
-    pub probes: Option<Arc<ProbeService>>,
+    store: Store,
+    pipeline: Option<Arc<Pipeline>>,
+    probes: Option<Arc<ProbeService>>,
+    own: Arc<OwnProcess>,
+}
+
+impl ServiceHealth {
+    /// The health of a process with these components.
+    pub fn new(
+        store: &Store,
+        pipeline: Option<&Arc<Pipeline>>,
+        probes: Option<&Arc<ProbeService>>,
+        own: &Arc<OwnProcess>,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            pipeline: pipeline.cloned(),
+            probes: probes.cloned(),
+            own: Arc::clone(own),
+        }
+    }
 }
 
 #[async_trait]
@@ -93,6 +113,13 @@ impl Health for ServiceHealth {
             parts.push(ComponentHealth { name: "selfies", state });
         }
         parts
+    }
+
+    async fn list_processes(&self) -> Result<Vec<Process>, StoreError> {
+        if self.own.is_alone(&self.store) {
+            return Ok(vec![self.own.describe()]);
+        }
+        self.store.processes.list().await
     }
 
     /// The bottleneck of this process; where it processes nothing, that of the others.

@@ -87,7 +87,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         console: ConsoleSettings {
             is_enabled: console.console,
             public_url: config.public_url.clone(),
-            gallery_url: None,
+            gallery_url: console.gallery_url.clone(),
             storage_origin,
             proxies: console.proxies,
             folder: console.console_dir.clone(),

@@ -11,6 +11,7 @@ mod file_limit;
 mod maintenance;
 mod models;
 mod onnxruntime;
+mod own_process;
 mod role;
 mod run;
 mod secrets;

@@ -31,10 +31,11 @@ use crate::config::{Config, GcSchedule};
 use crate::events::client::{SystemLookup, WebhookClients};
 use crate::events::sender::WebhookSender;
 use crate::file_limit::FileLimit;
+use crate::own_process::{OwnProcess, RunningPipeline};
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
-use crate::tasks::{RunningPipeline, Tasks};
+use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
 
@@ -59,6 +60,11 @@ pub fn run(config: Config, role: Role) -> anyhow::Result<Infallible> {
     telemetry.stop();
     // The runtime is not dropped: that would wait for blocking calls that may never return.
     end_process(result)
+}
+
+/// Returns what wakes the pipeline of this process, if it has one, after photos were queued.
+fn wake_when_queued(pipeline: Option<Arc<Pipeline>>) -> Arc<dyn Fn() + Send + Sync> {
+    Arc::new(move || pipeline.iter().for_each(|pipeline| pipeline.wake()))
 }
 
 /// Applies all pending migrations, or stops at a signal.
@@ -106,7 +112,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
     let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
     let webhooks = prepare_webhooks(&config, role, &store).await?;
-    let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
+    let own = Arc::new(OwnProcess::new(role, running));
+    let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
@@ -114,10 +121,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         webhooks: Arc::new(webhooks.clone()),
         render_metrics: metrics_renderer(&metrics),
-        on_queued: Arc::new({
-            let pipeline = pipeline.clone();
-            move || pipeline.iter().for_each(|pipeline| pipeline.wake())
-        }),
+        on_queued: wake_when_queued(pipeline.clone()),
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
@@ -133,7 +137,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
-    let tasks = Tasks::start(&config, role, webhooks, running, &stopped);
+    let tasks = Tasks::start(&config, own, webhooks, &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);

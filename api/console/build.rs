@@ -1,5 +1,7 @@
 //! Embeds the pages that set-up has built. Without them the program says how to build them.
 
+#![expect(clippy::disallowed_methods, reason = "what cargo tells its build scripts, no settings")]
+
 use std::env;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

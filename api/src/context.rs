@@ -15,6 +15,7 @@ use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::photo::Embedding;
+use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tracing::Span;
 use url::Url;
 use warp::http::HeaderMap;
+use warp::http::header::HOST;
 
 pub use crate::body_budget::BodyBudget;
 use crate::errors::ApiError;
@@ -180,6 +182,17 @@ pub struct ConsoleSettings {
 }
 
 impl ConsoleSettings {
+    /// Whether a request came to the host that galleries have for themselves.
+    pub(crate) fn is_gallery_host(&self, headers: &HeaderMap) -> bool {
+        let Some(url) = self.gallery_url.as_ref().filter(|url| url.origin() != self.public_url.origin())
+        else {
+            return false;
+        };
+        let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+        let host = format!("{}{port}", url.host_str().unwrap_or_default());
+        headers.get(HOST).is_some_and(|asked| asked.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
+    }
+
     /// Whether browsers reach the service by https.
     pub(crate) fn is_https(&self) -> bool {
         self.public_url.scheme() == "https"
@@ -284,6 +297,8 @@ pub struct RefusedUrl(pub String);
 pub trait Health: Send + Sync {
     /// Checks every component that requests or photos need: database, storage, queue, models, pipeline, selfies.
     async fn check_components(&self) -> Vec<ComponentHealth>;
+    /// Returns what the processes of the service do.
+    async fn list_processes(&self) -> Result<Vec<Process>, StoreError>;
     /// Returns the pipeline stage that limits the throughput, while photos are processed, in whatever process.
     async fn find_bottleneck(&self) -> Option<String>;
 }

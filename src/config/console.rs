@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use url::Url;
+
 use super::parsers::{self, Choice};
 
 const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
@@ -13,6 +15,9 @@ pub struct ConsoleArguments {
     /// Whether there are the console and galleries
     #[arg(long, env = "PHOTOFINISH_CONSOLE", value_name = "ON_OFF", default_value = "on", value_parser = ON_OFF)]
     pub console: bool,
+    /// Another URL of the service, for galleries alone: the console is not there [default: galleries have the public URL]
+    #[arg(long, env = "PHOTOFINISH_GALLERY_URL", value_name = "URL", value_parser = parsers::http_origin)]
+    pub gallery_url: Option<Url>,
     /// Folder that the pages are read from, for who works on them [default: those in the program]
     #[arg(long, env = "PHOTOFINISH_CONSOLE_DIR", value_name = "FOLDER")]
     pub console_dir: Option<PathBuf>,

@@ -6,6 +6,7 @@ mod ledger;
 mod reports;
 mod retention;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::Store;
@@ -15,11 +16,10 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
 use self::reports::Reporter;
-pub use self::reports::RunningPipeline;
 use crate::config::Config;
 use crate::events::publisher;
 use crate::events::sender::WebhookSender;
-use crate::role::Role;
+use crate::own_process::OwnProcess;
 use crate::shutdown::wait_until_stopped;
 
 /// The tasks of this process.
@@ -33,15 +33,14 @@ impl Tasks {
     /// Starts them. They end when `stopped` becomes true.
     pub fn start(
         config: &Config,
-        role: Role,
+        own: Arc<OwnProcess>,
         webhooks: WebhookSender,
-        pipeline: Option<RunningPipeline>,
         stopped: &watch::Receiver<bool>,
     ) -> Self {
-        let process = ProcessId::generate();
+        let process = own.id;
         let store = webhooks.store().clone();
         let mut tasks = Vec::new();
-        if role.has_api() {
+        if own.role.has_api() {
             let sent_until = wait_until_stopped(stopped.clone());
             tasks.push(tokio::spawn(async move { webhooks.send_until(sent_until).await }));
             let event_retention = config.settings.api.event_retention;
@@ -52,7 +51,7 @@ impl Tasks {
             let retention_max = config.settings.api.retention_max.unwrap_or_default();
             tasks.push(tokio::spawn(erase(store.clone(), process, retention_max, stopped.clone())));
         }
-        Self { reporter: reports::start(&store, process, role, pipeline), tasks }
+        Self { reporter: reports::start(&store, own), tasks }
     }
 
     /// Waits until they have ended: others go on with what this process did.

@@ -43,19 +43,18 @@ async function settle(page) {
 
 export async function checkPages(world) {
   world.photo = await firstPhoto(world);
-  const widths = process.env.PAGES === "light" ? [320, 1440] : WIDTHS;
   for (const colorScheme of ["light", "dark"]) {
     const { context, close } = await openContext(world, { storageState: world.session, colorScheme, reducedMotion: "reduce" });
     const page = await context.newPage();
     for (const [name, path] of Object.entries(pagesOf(world))) {
       await page.goto(world.base + path);
-      for (const width of widths) {
+      for (const width of WIDTHS) {
         await page.setViewportSize({ width, height: width < 500 ? 844 : 900 });
         await settle(page);
         await checkWidth(page);
         await checkAccessibility(page);
         if (PICTURED.has(width)) {
-          await page.screenshot({ path: `${world.screens}/${name}-${width}-${colorScheme}.png` });
+          await page.screenshot({ path: `${world.screens}/${name}-${width}-${colorScheme}.jpg`, type: "jpeg", quality: 60 });
         }
       }
     }
@@ -66,9 +65,9 @@ export async function checkPages(world) {
   await page.goto(`${world.base}/console`);
   await page.getByRole("heading", { level: 1 }).waitFor();
   await checkAccessibility(page);
-  for (const width of widths.filter((width) => PICTURED.has(width))) {
+  for (const width of WIDTHS.filter((width) => PICTURED.has(width))) {
     await page.setViewportSize({ width, height: 844 });
-    await page.screenshot({ path: `${world.screens}/sign-in-${width}-light.png` });
+    await page.screenshot({ path: `${world.screens}/sign-in-${width}-light.jpg`, type: "jpeg", quality: 60 });
   }
   await close();
 }

@@ -1,8 +1,8 @@
 // The console and a gallery in a real browser, against the running service. What it does, an organizer and a runner do.
 //
-// Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; SELFIE and CAMERA, a
-// JPEG and a video of somebody who is in it; SERVICE_PID, paused and continued while photos are sent; SCREENS, a folder for
-// pictures of the pages; PAGES, `light` to look at fewer of them.
+// Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; CAMERA, a
+// video of who has it; CHROMIUM, the browser; SERVICE_PID, paused and continued while photos are sent; SCREENS, a folder for
+// pictures of the pages; PATIENCE, how long a page may take to show something, milliseconds.
 
 import { mkdirSync } from "node:fs";
 
@@ -13,7 +13,7 @@ import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
 import { securityCases } from "./security.mjs";
 
-const { BASE_URL, WELCOME, PHOTOS, BIB, SELFIE, CAMERA, SCREENS, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -32,7 +32,7 @@ const browser = await chromium.launch({
 });
 mkdirSync(SCREENS, { recursive: true });
 
-const world = { browser, base: BASE_URL, welcome: WELCOME, photos: PHOTOS, bib: BIB, selfie: SELFIE, screens: SCREENS };
+const world = { browser, base: BASE_URL, welcome: WELCOME, photos: PHOTOS, bib: BIB, screens: SCREENS };
 let failed = false;
 try {
   for (const [name, flow] of [

@@ -35,6 +35,8 @@ export async function securityCases(world) {
   };
   const json = { "content-type": "application/json" };
   const same = { ...json, "sec-fetch-site": "same-origin" };
+  assert.equal((await callFrom(page, "albums/delete", { albumId: world.hostile.id })).status, 200);
+  assert.equal(await fetchWithout(world, `${new URL(world.hostile.url).pathname}/api/gallery/get`), 404, "the gallery of a deleted album");
   const api = "/console/api/albums/list";
   const gallery = new URL(world.gallery).pathname;
   const other = "01932c07-93a1-7c40-8b1f-2d5e6f708192";

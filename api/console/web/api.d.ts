@@ -357,6 +357,7 @@ export interface Operations {
   "albums/reprocess": [InAlbum, Done & { queued: number }];
   "albums/progress": [InAlbum, Progress];
   "albums/gallery/get": [InAlbum, Gallery];
+  "albums/gallery/reports": [InAlbum, { reports: { photoId: string; kind: string; note: string; createdAt: string }[] }];
   "albums/gallery/update": [InAlbum & Partial<Gallery> & { newLink?: true }, Gallery];
   "albums/startlist/get": [InAlbum, StartListSummary];
   "albums/startlist/check": [ListSource, CheckedList];

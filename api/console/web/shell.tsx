@@ -133,15 +133,17 @@ export function Page(props: {
   /** What the page belongs to. */
   above?: ComponentChildren;
   actions?: ComponentChildren;
+  /** Whether something in the page takes the focus instead. */
+  keepsFocus?: boolean;
   children: ComponentChildren;
 }) {
-  const { title, above, actions, children } = props;
+  const { title, above, actions, keepsFocus = false, children } = props;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Photofinish`;
   }, [title, language.value]);
   useEffect(() => {
-    if (navigations.value > 0) heading.current?.focus({ preventScroll: true });
+    if (navigations.value > 0 && !keepsFocus) heading.current?.focus({ preventScroll: true });
   }, []);
   return (
     <div class="page">

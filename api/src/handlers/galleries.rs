@@ -12,10 +12,12 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::wire::album::OneAlbum;
-use crate::wire::gallery::{Gallery, UpdateGallery};
+use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, UpdateGallery};
 
 /// How long a gallery is there that is enabled without an end.
 const DEFAULT_TTL: Duration = Duration::days(90);
+/// Reports that are listed.
+const MAX_REPORTS: u32 = 1000;
 /// Base-62 digits of 128 bits.
 const LINK_LENGTH: usize = 22;
 
@@ -76,6 +78,16 @@ pub(crate) async fn update(
     let saved = ctx.store.galleries.save(change).await?;
     tracing::info!(album.id = %album.id, key.id = %caller.key, enabled, "gallery changed");
     Ok(describe(&ctx, saved))
+}
+
+pub(crate) async fn list_reports(
+    ctx: Context,
+    caller: AlbumManager,
+    input: OneAlbum,
+) -> Result<GalleryReports, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let reports = ctx.store.galleries.list_reports(album.id, MAX_REPORTS).await?;
+    Ok(GalleryReports { reports: reports.into_iter().map(GalleryReport::from).collect() })
 }
 
 fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> GallerySettings {

@@ -24,5 +24,13 @@ pub(crate) fn gallery_operations() -> Vec<Operation> {
             ),
             galleries::update,
         ),
+        Operation::new(
+            manage(
+                "albums.gallery.reports",
+                "List what visitors said of photos",
+                "Newest first, at most 1,000. A visitor's words on one photo count once.",
+            ),
+            galleries::list_reports,
+        ),
     ]
 }

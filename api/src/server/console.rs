@@ -15,6 +15,7 @@ use super::pages;
 use super::request::extract_request;
 use crate::auth::Gate;
 use crate::client_address::client_address;
+use crate::errors::ApiError;
 use crate::operation::console::console_operations;
 use crate::operation::{self, ApiRequest, Operation, OperationContext, catalog};
 use crate::same_origin;
@@ -55,6 +56,9 @@ async fn handle(
     ctx: OperationContext,
     mut request: ApiRequest,
 ) -> Response {
+    if ctx.ctx.settings.console.is_gallery_host(&request.headers) {
+        return operation::respond_with_error(ApiError::not_found(), &mut request.body).await;
+    }
     if let Err(error) = same_origin::check(&request.headers) {
         return operation::respond_with_error(error, &mut request.body).await;
     }
@@ -63,7 +67,7 @@ async fn handle(
     match operations.get(path) {
         Some(operation) => operation.handle(ctx, request).await,
         None => {
-            let error = crate::errors::ApiError::not_found();
+            let error = ApiError::not_found();
             operation::respond_with_error(error, &mut request.body).await
         }
     }

@@ -76,12 +76,13 @@ pub(super) fn routes(ctx: &Context) -> BoxedFilter<(Response,)> {
 struct Site {
     files: Files,
     policy: HeaderValue,
+    settings: ConsoleSettings,
 }
 
 impl Site {
     fn new(settings: &ConsoleSettings) -> Self {
         let files = settings.folder.clone().map_or(Files::Embedded, Files::Folder);
-        Self { files, policy: content_policy(settings) }
+        Self { files, policy: content_policy(settings), settings: settings.clone() }
     }
 
     fn respond(&self, page: &Page, method: &Method, headers: &HeaderMap) -> Response {
@@ -91,6 +92,10 @@ impl Site {
             _ => return ApiError::method_not_allowed(ALLOW).into_response(),
         }
         let mut response = match page {
+            // A fault in a public page then has no session beside it.
+            Page::Console | Page::Root if self.settings.is_gallery_host(headers) => {
+                ApiError::not_found().into_response()
+            }
             Page::Console => self.page_response("console", NO_CAMERA, headers),
             Page::Gallery => self.page_response("gallery", CAMERA, headers),
             Page::Root => redirect(CONSOLE),

@@ -1,6 +1,8 @@
 //! Galleries, as organizers see them.
 
-use photofinish_store::model::gallery::{Downloads, Gallery as Stored, GallerySettings};
+use photofinish_store::model::gallery::{
+    Downloads, Gallery as Stored, GallerySettings, ReportKind, StoredReport,
+};
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,6 +97,48 @@ impl Output for Gallery {
             searches: 2954,
             ..Self::of_settings(sample::ALBUM, GallerySettings::default())
         }
+    }
+}
+
+/// What a visitor said of a photo.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GalleryReport {
+    photo_id: Uuid,
+    /// `not_me`: the visitor is not in it; `report`: it should not be there; may grow.
+    kind: &'static str,
+    /// In the visitor's words; may be empty.
+    note: String,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+impl From<StoredReport> for GalleryReport {
+    fn from(stored: StoredReport) -> Self {
+        Self {
+            photo_id: stored.photo.0,
+            kind: stored.kind.as_str(),
+            note: stored.note,
+            created_at: stored.created_at,
+        }
+    }
+}
+
+/// The newest reports of visitors, at most 1,000.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GalleryReports {
+    pub(crate) reports: Vec<GalleryReport>,
+}
+
+impl Output for GalleryReports {
+    fn example() -> Self {
+        let report = GalleryReport {
+            photo_id: sample::PHOTO.0,
+            kind: ReportKind::NotMe.as_str(),
+            note: String::new(),
+            created_at: sample::TIME,
+        };
+        Self { reports: vec![report] }
     }
 }
 

@@ -89,7 +89,8 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 45] = [
+const SCOPES: [(&str, Option<Scope>); 46] = [
+    ("/albums/gallery/reports", Some(Scope::AlbumManage)),
     ("/albums/gallery/get", Some(Scope::AlbumManage)),
     ("/albums/gallery/update", Some(Scope::AlbumManage)),
     ("/albums/create", Some(Scope::AlbumManage)),

@@ -91,8 +91,15 @@ fn visitors_do_what_is_permitted_and_see_no_confidences() {
     assert!(["sure", "likely", "maybe"].contains(&photo["certainty"].as_str().unwrap()));
     let one = json!({ "photoId": photo["id"] });
     assert!(guest.call("download", one.clone()).ok()["url"].as_str().unwrap().contains("preview"));
-    guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
-    guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
+    for _ in 0..2 {
+        guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
+    }
+    let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
+    assert_eq!(reports["reports"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&reports["reports"][0]["photoId"], &reports["reports"][0]["kind"]),
+        (&photo["id"], &json!("not_me"))
+    );
     let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
     for (operation, body) in [("photos/list", json!({})), ("search/face/signed", agree)] {
         let refused = guest.call(operation, body).defined_error(422, "UNPROCESSABLE_CONTENT");
@@ -193,4 +200,24 @@ fn a_deleted_album_has_no_gallery_and_the_page_never_tells() {
         &[Scope::SearchRead],
     );
     searcher.call("/albums/gallery/get", &json!({ "albumId": album })).defined_error(403, "FORBIDDEN");
+}
+
+#[test]
+fn a_host_for_galleries_has_no_console() {
+    let service = TestService::start_with(|settings| {
+        settings.console.gallery_url = Some("https://gallery.example".parse().unwrap());
+    });
+    let partner = service.partner();
+    let (_, url) = open_gallery(&service, &partner, json!({}));
+    assert!(url.as_str().unwrap().starts_with("https://gallery.example/g/"));
+    let there = [
+        ("host", "gallery.example"),
+        ("content-type", "application/json"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    for path in ["GET /console", "GET /", "POST /console/api/session/get"] {
+        partner.send(path, &there, "{}").defined_error(404, "NOT_FOUND");
+    }
+    assert_eq!(partner.send("GET /g/anything", &there, "").status, 200);
+    assert_eq!(partner.send("GET /console", &[], "").status, 200);
 }

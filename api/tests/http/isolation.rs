@@ -34,6 +34,7 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
     let on_albums = [
         "/albums/get",
         "/albums/gallery/get",
+        "/albums/gallery/reports",
         "/albums/progress",
         "/albums/startlist/get",
         "/albums/startlist/entries",

@@ -1,6 +1,7 @@
 //! The whole service, run as a partner meets it: one binary for all groups of tests, so that they build once.
 
 mod bad_images;
+mod browser;
 mod command_keys;
 mod command_line;
 mod command_start_list;

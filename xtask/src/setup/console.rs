@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use super::packages::{self, PackageFormat, PinnedPackage};
@@ -65,6 +65,11 @@ const LIBRARIES: [&PinnedPackage; 3] = [&PREACT, &SIGNALS, &SIGNALS_CORE];
 /// The programs in the browser, each with a page of its name.
 const ENTRIES: [&str; 2] = ["console", "gallery"];
 
+/// How large a first visit to each may be, compressed, bytes.
+const BUDGETS: [usize; 2] = [60 << 10, 30 << 10];
+/// The words of the console are longer than this, those of galleries shorter, bytes.
+const LONG_WORDS: usize = 20_000;
+
 /// Where the sources are.
 const SOURCES: &str = "api/console/web";
 /// Raised when the same sources are built in another way.
@@ -83,6 +88,8 @@ pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     }
     let tools = install_tools(layout)?;
     let files = build(layout, &tools)?;
+    ensure!(files == build(layout, &tools)?, "two builds of the same sources differ");
+    check_budgets(&files)?;
     digest::recreate_folder(&target)?;
     let folder = target.join("files");
     std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -95,6 +102,24 @@ pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     }
     digest::write_stamp(&target, &recipe)?;
     Ok(StepOutcome::Done(format!("{} files, {} KB compressed", files.len(), bytes.div_ceil(1024))))
+}
+
+/// Checks that no page has become large: on a phone every kilobyte is waited for.
+fn check_budgets(files: &BTreeMap<String, Vec<u8>>) -> anyhow::Result<()> {
+    for (entry, budget) in ENTRIES.into_iter().zip(BUDGETS) {
+        let page = files.get(&format!("{entry}.html")).context("the page was built")?;
+        let page = String::from_utf8_lossy(page);
+        let mut bytes = 0;
+        // What a first visit loads: what the page names, the parts that several programs share, and one language.
+        for (name, content) in files {
+            let is_loaded = page.contains(name.as_str()) || name.starts_with("chunk-");
+            if is_loaded || name.starts_with("en-") && (content.len() > LONG_WORDS) == (entry == "console") {
+                bytes += compress(content)?.len();
+            }
+        }
+        ensure!(bytes <= budget, "{entry} has {bytes} bytes compressed, {budget} are allowed");
+    }
+    Ok(())
 }
 
 /// Watches the sources and builds them whenever they change, until it is stopped.

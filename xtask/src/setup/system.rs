@@ -58,6 +58,11 @@ pub const TESTS: &[SystemDependency] = &[
         is_installed: || has_program("node") && has_program("npm"),
         packages: &["nodejs", "npm"],
     },
+    SystemDependency {
+        what: "the browser Chromium",
+        is_installed: || has_program("chromium"),
+        packages: &["chromium"],
+    },
     SystemDependency { what: "strace", is_installed: || has_program("strace"), packages: &["strace"] },
 ];
 

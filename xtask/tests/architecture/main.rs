@@ -15,6 +15,8 @@ mod documents;
 #[cfg(test)]
 mod imports;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod signatures;
 #[cfg(test)]
 mod sizes;

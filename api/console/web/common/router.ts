@@ -14,6 +14,9 @@ export const place = signal<Place>({ path: "/", query: new URLSearchParams() });
 /** How often the visitor has navigated; 0 on the page that was opened first. */
 export const navigations = signal(0);
 
+/** The path that was shown before; empty on the page that was opened first. */
+export const previousPath = signal("");
+
 let base = "";
 
 /** Begins to follow the address. `root` is the path of the first page, without a slash at the end. */
@@ -24,7 +27,7 @@ export function startRouter(root: string): void {
     place.value = { path, query: new URLSearchParams(location.search) };
   };
   addEventListener("popstate", () => {
-    navigations.value += 1;
+    leave();
     read();
   });
   document.addEventListener("click", takeOver);
@@ -43,11 +46,14 @@ export function navigate(path: string, replace = false): void {
   else history.pushState(null, "", address);
   const [pathname = "/", query = ""] = path.split("?");
   const isOther = pathname !== place.value.path;
+  if (isOther) leave();
   place.value = { path: pathname.replace(/\/+$/, "") || "/", query: new URLSearchParams(query) };
-  if (isOther) {
-    navigations.value += 1;
-    scrollTo(0, 0);
-  }
+  if (isOther) scrollTo(0, 0);
+}
+
+function leave(): void {
+  navigations.value += 1;
+  previousPath.value = place.value.path;
 }
 
 /** Changes one value of the query in place; an empty one is removed. */

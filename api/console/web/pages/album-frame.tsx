@@ -38,9 +38,10 @@ export function AlbumFrame(props: {
   album: AlbumDetail;
   section: Section;
   actions?: ComponentChildren;
+  keepsFocus?: boolean;
   children: ComponentChildren;
 }) {
-  const { album, section, actions, children } = props;
+  const { album, section, actions, keepsFocus = false, children } = props;
   const shown = sections.filter((each) => may.organize.value || !ORGANIZERS_ONLY.includes(each));
   const address = (each: Section) => link(`/albums/${album.id}${each === "overview" ? "" : `/${each}`}`);
   const isOverview = section === "overview";
@@ -50,7 +51,7 @@ export function AlbumFrame(props: {
     </p>
   );
   return (
-    <Page title={isOverview ? album.title : t(`album.${section}`)} above={above} actions={actions}>
+    <Page title={isOverview ? album.title : t(`album.${section}`)} above={above} actions={actions} keepsFocus={keepsFocus}>
       <nav class="tabs" aria-label={t("album.title")}>
         <ul>
           {shown.map((each) => (

@@ -4,7 +4,7 @@ import { call } from "../calls";
 import { useLoad } from "../common/load";
 import { ErrorState, Loading } from "../common/ui/states";
 import { may } from "../session";
-import { Page } from "../shell";
+import { NotFound, Page } from "../shell";
 import { t } from "../text";
 import { ORGANIZERS_ONLY, type Section } from "./album-frame";
 import { CostsPage } from "./costs";
@@ -22,7 +22,8 @@ export function AlbumSection({ albumId, section, photoId }: { albumId: string; s
   const load = useLoad((signal) => call("albums/get", { albumId }, signal), [albumId]);
   const album = load.value.value;
   const isPermitted = may.organize.value || !ORGANIZERS_ONLY.includes(section);
-  if (!album || album.id !== albumId || !isPermitted) {
+  if (!isPermitted) return <NotFound />;
+  if (!album || album.id !== albumId) {
     const failure = load.failure.value;
     return (
       <Page title={t("album.title")}>

@@ -118,7 +118,11 @@ function Receipt({ erasure, onClose }: { erasure: Erasure; onClose: () => void }
             ]}
           />
         )}
-        {jws && <pre class="small">{jws}</pre>}
+        {jws && (
+          <pre class="small" tabIndex={0} aria-label={t("erasures.receipt")}>
+            {jws}
+          </pre>
+        )}
         <p aria-live="polite">
           {left.value === 0 && t("erasures.verified")}
           {left.value !== undefined && left.value > 0 && (

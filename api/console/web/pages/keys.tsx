@@ -1,6 +1,6 @@
 /** The API keys of the organization. */
 
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 
 import type { Key as ApiKey, Mode, Operations, Scope } from "../api";
 import { call, mode } from "../calls";
@@ -123,10 +123,6 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
     if (days.value) input.expiresInDays = Number(days.value);
     onMade((await call("keys/create", input)).key);
   });
-  const toggle = (scope: Scope, isOn: boolean) => {
-    const others = scopes.value.filter((each) => each !== scope);
-    scopes.value = isOn ? [...others, scope] : others;
-  };
   const modes = session.value?.modes ?? [];
   return (
     <FormDialog
@@ -151,17 +147,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
           onChange={(value) => (chosen.value = value as Mode)}
         />
       )}
-      <fieldset class="stack stack-tight">
-        <legend>{t("keys.scopes")}</legend>
-        {SCOPES.map((scope) => (
-          <CheckField
-            key={scope}
-            label={t(`scope.${scope}`)}
-            checked={scopes.value.includes(scope)}
-            onChange={(checked) => toggle(scope, checked)}
-          />
-        ))}
-      </fieldset>
+      <ScopeFields scopes={scopes} />
       <SelectField
         label={t("keys.life")}
         value={days.value}
@@ -169,6 +155,26 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
         onChange={(value) => (days.value = value)}
       />
     </FormDialog>
+  );
+}
+
+function ScopeFields({ scopes }: { scopes: Signal<Scope[]> }) {
+  const toggle = (scope: Scope, isOn: boolean) => {
+    const others = scopes.value.filter((each) => each !== scope);
+    scopes.value = isOn ? [...others, scope] : others;
+  };
+  return (
+    <fieldset class="stack stack-tight">
+      <legend>{t("keys.scopes")}</legend>
+      {SCOPES.map((scope) => (
+        <CheckField
+          key={scope}
+          label={t(`scope.${scope}`)}
+          checked={scopes.value.includes(scope)}
+          onChange={(checked) => toggle(scope, checked)}
+        />
+      ))}
+    </fieldset>
   );
 }
 

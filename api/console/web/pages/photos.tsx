@@ -1,12 +1,12 @@
 /** The photos of an album as a grid. */
 
 import { useSignal } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import "./photos.css";
 
 import type { Photo, PhotoState } from "../api";
-import { link, place, setQuery } from "../common/router";
+import { link, match, place, previousPath, setQuery } from "../common/router";
 import { Button } from "../common/ui/button";
 import { SelectField } from "../common/ui/field";
 import { VirtualGrid } from "../common/ui/grid";
@@ -29,10 +29,14 @@ export function stateOfPlace(): PhotoState | null {
 export function PhotosPage({ album }: AlbumProps) {
   const state = stateOfPlace();
   const round = useSignal(0);
-  // Coming from another page shows what there is now; coming back from a photo keeps the place.
-  const list = useMemo(() => findPhotoList(album.id, state, round.value > 0), [album.id, state, round.value]);
+  // Coming back from a photo keeps the list and the place in it; else there is what there is now.
+  const [cameFrom] = useState(() => match("/albums/:album/photos/:photo", previousPath.value)?.["photo"] ?? null);
+  const list = useMemo(
+    () => findPhotoList(album.id, state, round.value > 0 || cameFrom === null),
+    [album.id, state, round.value],
+  );
   return (
-    <AlbumFrame album={album} section="photos">
+    <AlbumFrame album={album} section="photos" keepsFocus={cameFrom !== null}>
       <div class="row row-apart">
         <SelectField
           label={t("photos.show")}
@@ -49,12 +53,12 @@ export function PhotosPage({ album }: AlbumProps) {
           </Button>
         </div>
       </div>
-      <Photos list={list} albumId={album.id} />
+      <Photos list={list} albumId={album.id} cameFrom={cameFrom} />
     </AlbumFrame>
   );
 }
 
-function Photos({ list, albumId }: { list: PhotoList; albumId: string }) {
+function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string; cameFrom: string | null }) {
   if (!list.isThere.value) {
     return list.failure.value ? (
       <ErrorState failure={list.failure.value} onRetry={() => void list.loadMore()} />
@@ -72,6 +76,7 @@ function Photos({ list, albumId }: { list: PhotoList; albumId: string }) {
         label={t("album.photos")}
         aspect={(photo) => (photo.width && photo.height ? photo.width / photo.height : USUAL_ASPECT)}
         itemKey={(photo) => photo.id}
+        startAt={list.photos.value.findIndex((photo) => photo.id === cameFrom)}
         onEnd={() => void list.loadMore()}
         render={(photo) => <Cell photo={photo} href={link(`/albums/${albumId}/photos/${photo.id}${query && `?${query}`}`)} />}
       />

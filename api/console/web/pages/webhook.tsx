@@ -216,7 +216,11 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetail }) {
               {formatTime(attempt.at)} · {attempt.status ?? attempt.error} ·{" "}
               {t("deliveries.took", { ms: formatNumber(attempt.durationMs) })}
             </p>
-            {attempt.answer && <pre class="small">{attempt.answer}</pre>}
+            {attempt.answer && (
+              <pre class="small" tabIndex={0} aria-label={t("deliveries.answer")}>
+                {attempt.answer}
+              </pre>
+            )}
           </li>
         ))}
       </ol>

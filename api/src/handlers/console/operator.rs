@@ -13,7 +13,7 @@ use crate::wire::console::operator::{GrantCredits, GrantedBalance, ServiceHealth
 
 pub(crate) async fn get(ctx: Context, _: Operator, _: Nothing) -> Result<ServiceHealth, ApiError> {
     let components = ctx.health.check_components().await;
-    let processes = ctx.store.processes.list().await?;
+    let processes = ctx.health.list_processes().await?;
     let oldest = ctx.store.queue.waiting_since().await?;
     let queue = WaitingPhotos {
         queued: ctx.store.queue.depth().await?,

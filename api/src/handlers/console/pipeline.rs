@@ -21,7 +21,7 @@ pub(crate) async fn get(ctx: Context, _: Member, _: Nothing) -> Result<PipelineO
 }
 
 async fn read(ctx: &Context) -> Result<PipelineOverview, ApiError> {
-    let processes = ctx.store.processes.list().await?;
+    let processes = ctx.health.list_processes().await?;
     Ok(PipelineOverview::new(processes, ctx.health.find_bottleneck().await))
 }
 

@@ -26,10 +26,11 @@ use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
+use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
-use photofinish_store::{ServerLimits, Store, StoreSettings, conformance};
+use photofinish_store::{ServerLimits, Store, StoreError, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -144,9 +145,20 @@ impl Health for TestHealth {
         self.parts.lock().unwrap().clone()
     }
 
+    async fn list_processes(&self) -> Result<Vec<Process>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn find_bottleneck(&self) -> Option<String> {
         Some("read".to_owned())
     }
+}
+
+/// Returns a function that counts its calls.
+fn count_calls(calls: Arc<AtomicUsize>) -> Arc<dyn Fn() + Send + Sync> {
+    Arc::new(move || {
+        calls.fetch_add(1, Ordering::SeqCst);
+    })
 }
 
 /// Returns a unit vector with this cosine to the embedding of the selfie `face`. Vectors of different cosines have
@@ -218,7 +230,6 @@ impl TestService {
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
-        let counted = Arc::clone(&wakeups);
         let context = Context {
             store: store.clone(),
             probe_embedder: embedder.clone(),
@@ -226,7 +237,7 @@ impl TestService {
             health: health.clone(),
             settings: Arc::new(setup.settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
-            on_queued: Arc::new(move || drop(counted.fetch_add(1, Ordering::SeqCst))),
+            on_queued: count_calls(Arc::clone(&wakeups)),
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),

@@ -89,7 +89,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 43] = [
+pub(super) const OPERATIONS: [Operation; 46] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -141,6 +141,14 @@ pub(super) const OPERATIONS: [Operation; 43] = [
     destructive(operation("/photos/photo/delete", Some(UPLOAD), Names::Photo, on_photo)),
     // The photo has not failed.
     Operation { success: &[409], ..operation("/photos/photo/retry", Some(UPLOAD), Names::Photo, on_photo) },
+    operation("/albums/gallery/get", Some(MANAGE), Names::Album, on_album),
+    operation("/albums/gallery/reports", Some(MANAGE), Names::Album, on_album),
+    operation(
+        "/albums/gallery/update",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "enabled": true, "browse": true }),
+    ),
     operation("/photos/search/face/signed", Some(SEARCH), Names::Album, on_album),
     operation(
         "/photos/search/face/list",

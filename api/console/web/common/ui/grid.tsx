@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
-import { fullHeight, layOut, visibleRows } from "./grid-layout";
+import { fullHeight, type GridRow, layOut, visibleRows } from "./grid-layout";
 
 const GAP = 4;
 /** Rows within so many window heights of what is seen are kept. */
@@ -22,10 +22,12 @@ export interface GridProps<T> {
   render: (item: T, index: number) => ComponentChildren;
   /** Called when the end comes near. */
   onEnd?: () => void;
+  /** The picture that is in view and has the focus at first; -1 for none. */
+  startAt?: number;
 }
 
 /** The grid. Arrow keys go from picture to picture. */
-export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, onEnd }: GridProps<T>) {
+export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, onEnd, startAt = -1 }: GridProps<T>) {
   const list = useRef<HTMLUListElement>(null);
   const width = useSignal(0);
   const view = useSignal<[from: number, to: number]>([0, 0]);
@@ -51,31 +53,32 @@ export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, o
     cell.focus({ preventScroll: true });
   });
 
-  const move = (event: KeyboardEvent) => {
-    const cell = (event.target as Element).closest("[data-index]");
-    const index = Number(cell?.getAttribute("data-index") ?? -1);
-    const to = nextIndex(event.key, index, items.length, rows);
-    if (to === null) return;
-    event.preventDefault();
-    const row = rows.find((candidate) => to < candidate.end);
+  const goTo = (index: number) => {
+    const row = rows.find((candidate) => index < candidate.end);
     if (!row || !list.current) return;
-    focused.current = to;
-    const top = list.current.getBoundingClientRect().top + scrollY + row.top;
-    if (top < scrollY || top + row.height > scrollY + innerHeight) scrollTo(0, top - innerHeight / 2 + row.height / 2);
+    focused.current = index;
+    bringIntoView(list.current, row);
     view.value = [...view.value];
   };
+  const move = (event: KeyboardEvent) => {
+    const to = nextIndex(event.key, indexOf(event.target), items.length, rows);
+    if (to !== null) event.preventDefault();
+    if (to !== null) goTo(to);
+  };
+  const isLaidOut = rows.length > 0;
+  useEffect(() => {
+    if (isLaidOut && startAt >= 0) goTo(startAt);
+  }, [isLaidOut]);
 
   return (
     <ul ref={list} class="grid" aria-label={label} onKeyDown={move} style={{ height: `${fullHeight(rows)}px` }}>
       {rows.slice(first, end).flatMap((row) => {
-        let left = 0;
-        return items.slice(row.start, row.end).map((item, at) => {
+        const styles = placeRow(row, items.slice(row.start, row.end).map(aspect));
+        return styles.map((style, at) => {
           const index = row.start + at;
-          const wide = row.height * aspect(item);
-          const place = { top: px(row.top), left: px(left), width: px(wide), height: px(row.height) };
-          left += wide + GAP;
+          const item = items[index] as T;
           return (
-            <li key={itemKey(item)} data-index={index} aria-setsize={total} aria-posinset={index + 1} style={place}>
+            <li key={itemKey(item)} data-index={index} aria-setsize={total} aria-posinset={index + 1} style={style}>
               {render(item, index)}
             </li>
           );
@@ -83,6 +86,28 @@ export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, o
       })}
     </ul>
   );
+}
+
+/** The place of each picture of a row, by its shape. */
+function placeRow(row: GridRow, aspects: number[]): Record<string, string>[] {
+  let left = 0;
+  return aspects.map((aspect) => {
+    const width = row.height * aspect;
+    const style = { top: px(row.top), left: px(left), width: px(width), height: px(row.height) };
+    left += width + GAP;
+    return style;
+  });
+}
+
+/** The picture that an element belongs to; -1 for none. */
+function indexOf(target: EventTarget | null): number {
+  return Number((target as Element | null)?.closest("[data-index]")?.getAttribute("data-index") ?? -1);
+}
+
+function bringIntoView(list: HTMLElement, row: GridRow): void {
+  const top = list.getBoundingClientRect().top + scrollY + row.top;
+  const isInView = top >= scrollY && top + row.height <= scrollY + innerHeight;
+  if (!isInView) scrollTo(0, top - innerHeight / 2 + row.height / 2);
 }
 
 function px(length: number): string {

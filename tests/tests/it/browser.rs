@@ -1,0 +1,113 @@
+//! The console and a gallery in a real browser, with real networks and the drawn sample event: `tests/browser/run.mjs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use photofinish_tests::harness::{
+    Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
+    variable_or_installed_path,
+};
+use photofinish_tests::scenes::event;
+use serde_json::json;
+
+/// One photo of each group of runners, and of each image format.
+const PHOTOS: usize = 6;
+/// Debian's browser.
+const CHROMIUM: &str = "/usr/bin/chromium";
+/// A video of one picture: the browser's camera shows it for ever.
+const FRAMES: usize = 10;
+
+#[test]
+fn organizers_and_runners_use_it_in_a_real_browser() {
+    const TEST: &str = "organizers_and_runners_use_it_in_a_real_browser";
+    let modules = variable_or_installed_path("PHOTOFINISH_TEST_NODE_MODULES", "node/node_modules");
+    let portraits = variable_or_installed_path("PHOTOFINISH_TEST_PORTRAITS", "portraits");
+    let pages = repository_root().join(".photofinish/console/files");
+    for (needed, what) in [
+        (modules.join("playwright-core/package.json"), "the driver of the browser"),
+        (PathBuf::from(CHROMIUM), "the browser"),
+        (portraits.clone(), "the portraits of the sample event"),
+        (pages.join("console.html"), "the pages of the console"),
+    ] {
+        if !needed.exists() {
+            let why = format!("{what} is missing, {}: run `cargo xtask test`", needed.display());
+            return skip_or_fail(TEST, &why);
+        }
+    }
+    let options = match ServiceOptions::with_real_models() {
+        // What set-up has built now, whenever the program was built.
+        Ok(options) => options.with_setting("PHOTOFINISH_CONSOLE_DIR", pages.to_string_lossy()),
+        Err(why) => return skip_or_fail(TEST, &why),
+    };
+    let service = Service::start(options.with_setting("PHOTOFINISH_COST_PRICES", "cpu_hour=0.04"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let truth = event::write_event(folder.path(), &portraits, PHOTOS).expect("an event");
+    let runner = truth.runners.first().expect("a runner");
+    let selfie = folder.path().join(event::SELFIES_FOLDER).join(&runner.selfie);
+    let camera = folder.path().join("camera.mjpeg");
+    std::fs::write(&camera, std::fs::read(&selfie).expect("a selfie").repeat(FRAMES)).expect("a video");
+    let account = ["--organization", "Lake Timing", "--email", "anna@race.example"];
+    let invited =
+        service.run(&[&["account", "invite", "--role", "owner", "--operator"], &account[..]].concat());
+    copy_program(folder.path(), &modules);
+    let output = run_command(
+        Command::new("node")
+            .arg(folder.path().join("run.mjs"))
+            .env("BASE_URL", service.origin())
+            .env("WELCOME", invited.expect_success().trim())
+            .env("PHOTOS", folder.path().join(event::PHOTOS_FOLDER))
+            .env("BIB", &runner.bib)
+            .env("CAMERA", camera)
+            .env("SERVICE_PID", service.process_id().to_string())
+            .env("CHROMIUM", CHROMIUM)
+            .env("SCREENS", screens()),
+    );
+    println!("{}", output.expect_success());
+}
+
+/// TypeScript's compiler, over the sources as they are in the repository.
+#[test]
+fn the_pages_have_no_type_errors() {
+    const TEST: &str = "the_pages_have_no_type_errors";
+    let modules = variable_or_installed_path("PHOTOFINISH_TEST_NODE_MODULES", "node/node_modules");
+    let libraries = repository_root().join(".photofinish/console-tools/node_modules");
+    let compiler = modules.join("typescript/bin/tsc");
+    for needed in [&compiler, &libraries.join("preact/package.json")] {
+        if !needed.exists() {
+            return skip_or_fail(TEST, &format!("{} is missing: run `cargo xtask test`", needed.display()));
+        }
+    }
+    let sources = repository_root().join("api/console/web");
+    let library = |name: &str| vec![libraries.join(name)];
+    let settings = json!({
+        "extends": sources.join("tsconfig.json"),
+        "include": [sources.join("**/*.ts"), sources.join("**/*.tsx")],
+        "compilerOptions": { "paths": {
+            "preact": library("preact"),
+            "preact/*": library("preact/*"),
+            "@preact/signals": library("@preact/signals"),
+            "@preact/signals-core": library("@preact/signals-core"),
+        } },
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tsconfig.json");
+    std::fs::write(&file, settings.to_string()).expect("a file");
+    run_command(Command::new("node").arg(compiler).arg("--project").arg(file)).expect_success();
+}
+
+/// Where pictures of the pages go; `docs/screens` when they are to be renewed.
+fn screens() -> PathBuf {
+    read_variable("PHOTOFINISH_TEST_SCREENS")
+        .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("screens"), PathBuf::from)
+}
+
+/// Node searches packages beside the program, so the program runs from a folder that has them.
+fn copy_program(folder: &Path, modules: &Path) {
+    let program =
+        repository_root().join("tests/browser").read_dir().expect("the program is in the repository");
+    for file in program {
+        let path = file.expect("a file").path();
+        std::fs::copy(&path, folder.join(path.file_name().expect("a name"))).expect("copied");
+    }
+    std::os::unix::fs::symlink(modules, folder.join("node_modules")).expect("a link");
+}
