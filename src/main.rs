@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    account, costs, credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
+    account, costs, credits, doctor, key, models as model_files, organization, secret, start_list, sweep,
+    upload, usage,
 };
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
@@ -78,6 +79,9 @@ enum Command {
     Migrate,
     /// Removes stored bytes that no photo and no selfie needs
     Sweep(sweep::SweepArguments),
+    /// Erases everything of an organization
+    #[command(subcommand)]
+    Organization(organization::OrganizationCommand),
     /// Changes the key that seals the secrets in the database
     #[command(subcommand)]
     Secret(secret::SecretCommand),
@@ -132,6 +136,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Config => Ok(print_config(&config)),
         Command::Migrate => run::migrate(&config),
         Command::Sweep(arguments) => sweep::run(&config, &arguments),
+        Command::Organization(command) => organization::run(&config, &command),
         Command::Secret(command) => secret::run(&config, &command),
         Command::Models(model_files::ModelsCommand::Verify) => model_files::verify(&config),
         Command::Models(model_files::ModelsCommand::Tune) => model_files::tune(&config),

@@ -6,6 +6,7 @@ pub mod credits;
 pub mod doctor;
 pub mod key;
 pub mod models;
+pub mod organization;
 pub mod secret;
 pub mod start_list;
 pub mod sweep;

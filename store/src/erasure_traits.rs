@@ -6,10 +6,10 @@ use time::OffsetDateTime;
 use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::erasure::{
-    AgeingAlbum, Erasure, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan, ExpiringPart, NewErasure,
-    ReceiptKey,
+    AgeingAlbum, Erasure, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan, ExpiringPart, LedgerFate,
+    NewErasure, ReceiptKey,
 };
-use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId};
+use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -37,6 +37,9 @@ pub trait Erasures: Send + Sync {
     ) -> Result<ErasureId>;
     /// Closes an album, and begins the rest. The same erasure when that was asked before.
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId>;
+    /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
+    /// stay. `Conflict` while it has albums.
+    async fn erase_organization(&self, organization: OrganizationId, ledger: LedgerFate) -> Result<()>;
     /// Erases what has been kept for as long as its album says, and begins the rest.
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId>;
     /// Returns albums with their ages after this one, in the order of their ids; none at the end.

@@ -46,6 +46,8 @@ const VISITOR_SECONDS: u32 = 30 * 86_400;
 const NETWORK_FACTOR: u32 = 10;
 /// Photos of a page.
 const PAGE: u32 = 60;
+/// The confidence from which a face is surely the selfie's: what a visitor erases is nobody else's.
+const SURE: f64 = 90.0;
 /// How long the URL of a download is valid.
 const DOWNLOAD_TTL: Duration = Duration::from_mins(10);
 
@@ -317,7 +319,8 @@ pub(crate) async fn report(
         album: open.album.id,
         photo: photo.id,
         kind: input.kind,
-        visitor: counted.digests.cookie,
+        // Not the cookie, of which anybody has as many as they like.
+        visitor: counted.digests.network,
         note: input.note,
     };
     ctx.store.galleries.report(report).await?;
@@ -334,7 +337,7 @@ pub(crate) async fn erase_faces(
     find_selfie(&ctx, &open, &input.image).await?;
     let options =
         ErasureOptions { photos: PhotoFate::Keep, dry_run: input.confirm.is_none(), confirm: input.confirm };
-    let asked = EraseFaces { album: open.album.id, image: input.image, min_confidence: None, options };
+    let asked = EraseFaces { album: open.album.id, image: input.image, min_confidence: Some(SURE), options };
     let erased = erasures::erase_faces(ctx.clone(), caller::<AlbumManager>(&open)?, asked).await?;
     Ok(PublicErasure::from(erased).into())
 }

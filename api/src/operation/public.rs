@@ -4,18 +4,25 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt;
-use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::ids::{KeyId, OrganizationId};
+use photofinish_store::model::rate::RateClass;
+use time::OffsetDateTime;
 use uuid::Uuid;
 use warp::http::header::SET_COOKIE;
 
 use super::{ApiRequest, Handler, Operation, OperationContext, OperationInfo, SchemaFns};
+use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::operation::body::{self, BodyLimits, ReadBody};
+use crate::rate_limits::RateClaim;
 use crate::reply;
 use crate::validate::input::Input;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Output;
+
+/// How many requests of each class a network may make in a minute: visitors of one mobile provider share it.
+const PUBLIC_LIMIT: u32 = 600;
 
 /// Whose part of the memory for bodies they use: that of nobody else.
 const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
@@ -35,13 +42,30 @@ impl Operation {
             scope: None,
             has_events: false,
             is_public: true,
-            json_handler: build_public_handler(handler),
+            json_handler: build_public_handler(info.class, handler),
             event_handler: None,
         }
     }
 }
 
-fn build_public_handler<I, O, F, Fut>(handler: F) -> Handler
+/// Spends the limit of a network: there is no key that has one. Each process counts for itself.
+///
+/// # Errors
+/// 429 above the limit.
+async fn spend_public_rate(
+    ctx: &Context,
+    class: RateClass,
+    request: &mut ApiRequest,
+) -> Result<(), ApiError> {
+    let network = network_digest(&ctx.visitor_secret, request.address, OffsetDateTime::now_utc());
+    let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
+    let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units: 1 };
+    let decision = ctx.rate_limiter.spend(None, &claim).await?;
+    request.rate = Some(decision.status);
+    if decision.is_admitted { Ok(()) } else { Err(ApiError::rate_limited(decision.status.wait())) }
+}
+
+fn build_public_handler<I, O, F, Fut>(class: RateClass, handler: F) -> Handler
 where
     I: Input + Send + 'static,
     O: Output + 'static,
@@ -52,6 +76,7 @@ where
     Arc::new(move |OperationContext { ctx, .. }: OperationContext, request: &mut ApiRequest| {
         let shape = Arc::clone(&shape);
         async move {
+            spend_public_rate(&ctx, class, request).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, NOBODY).await?;

@@ -5,19 +5,19 @@
 //! or a selfie that no longer exists is refused. CORS allows every origin, because galleries show pictures and send
 //! selfies from pages of any site; the signature is the permission.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
 use photofinish_store::blobs::local::uploads::{PublishError, ReceiveError};
-use photofinish_store::blobs::local::{LocalFiles, SignatureError};
+use photofinish_store::blobs::local::{LocalFiles, LocalObject, SignatureError};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::traits::{ANY_IMAGE, UploadTarget};
 use serde_json::json;
 use warp::Reply;
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue,
+    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
 };
 use warp::http::{HeaderMap, Method, StatusCode};
 use warp::reply::Response;
@@ -34,6 +34,9 @@ pub(crate) const STORAGE_PREFIX: &str = "/storage/";
 
 /// The methods of a presigned URL.
 const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
+
+/// A cached picture may be used as long as its URL is usually valid. Only the browser may cache it.
+const PICTURE_CACHING: HeaderValue = HeaderValue::from_static("private, max-age=3600");
 
 /// An upload that sends nothing for this long is aborted.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,8 +62,8 @@ pub(crate) async fn handle(
 ) -> Response {
     let result = match request.method {
         Method::PUT => receive_upload(ctx, local, url, &mut request).await,
-        Method::GET => send_object(local, url, Content::Full).await,
-        Method::HEAD => send_object(local, url, Content::HeadersOnly).await,
+        Method::GET => send_object(local, url, Content::Full, &request.headers).await,
+        Method::HEAD => send_object(local, url, Content::HeadersOnly, &request.headers).await,
         Method::OPTIONS => Ok(preflight_response()),
         _ => Err(ApiError::method_not_allowed(ALLOW)),
     };
@@ -174,20 +177,43 @@ enum Content {
     HeadersOnly,
 }
 
-async fn send_object(local: &LocalFiles, url: ObjectUrl<'_>, content: Content) -> Result<Response, ApiError> {
+async fn send_object(
+    local: &LocalFiles,
+    url: ObjectUrl<'_>,
+    content: Content,
+    asked: &HeaderMap,
+) -> Result<Response, ApiError> {
     let grant = local.verify_download(url.key, url.query).map_err(signature_error)?;
     let object = local.open_object(&grant).await?;
+    let tag = entity_tag(&object);
+    if asked.get(IF_NONE_MATCH).is_some_and(|known| *known == tag) {
+        return Ok(not_modified(tag));
+    }
     let mut response = match content {
         Content::Full => warp::reply::stream(make_sync(object.body)).into_response(),
         Content::HeadersOnly => Response::new(Bytes::new().into()),
     };
     let headers = response.headers_mut();
+    headers.insert(ETAG, tag);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(object.content_type));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    // A cached picture may be used as long as its URL is usually valid. Only the browser may cache it.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"));
+    headers.insert(CACHE_CONTROL, PICTURE_CACHING);
     Ok(response)
+}
+
+/// Returns what tells one content of an object from another: when it was written, and its size.
+fn entity_tag(object: &LocalObject) -> HeaderValue {
+    let written = object.written_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    HeaderValue::from_str(&format!("\"{written:x}-{:x}\"", object.size_bytes)).expect("hexadecimal digits")
+}
+
+fn not_modified(tag: HeaderValue) -> Response {
+    let mut response = Response::new(Bytes::new().into());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response.headers_mut().insert(ETAG, tag);
+    response.headers_mut().insert(CACHE_CONTROL, PICTURE_CACHING);
+    response
 }
 
 /// Makes a stream `Sync`, which warp requires of bodies although it polls them from one thread at a time.

@@ -214,3 +214,32 @@ fn an_expired_download_url_is_refused() {
     };
     assert_refused(response, "URL_EXPIRED");
 }
+
+#[test]
+fn a_picture_that_the_browser_has_is_not_sent_again() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let key = photofinish_store::model::object_key::ObjectKey::photo(
+        service.block_on(partner.organization_id(&service)),
+        album_id,
+        photo,
+        photofinish_store::model::object_key::ObjectRole::Preview,
+    );
+    service.block_on(service.store.blobs.write(&key, "image/jpeg", b"first".as_slice().into())).unwrap();
+    let body = json!({ "albumId": album, "photoId": photo });
+    let url = partner.call("/photos/photo/get", &body).ok()["url"].as_str().unwrap().to_owned();
+    let line = format!("GET {url}");
+    let first = partner.send(&line, &[], "");
+    assert_eq!((first.status, first.bytes.as_slice()), (200, b"first".as_slice()));
+    assert_eq!(first.header("cache-control"), "private, max-age=3600");
+    let known = [("if-none-match", first.header("etag"))];
+    let again = partner.send(&line, &known, "");
+    assert_eq!((again.status, again.bytes.len(), again.header("etag")), (304, 0, first.header("etag")));
+    service.block_on(service.store.blobs.write(&key, "image/jpeg", b"second".as_slice().into())).unwrap();
+    assert_eq!(partner.send(&line, &known, "").bytes, b"second");
+    // Without a signature nobody learns whether the browser has it.
+    let unsigned = partner.send(&format!("GET {}", url.split_once('?').unwrap().0), &known, "");
+    assert_eq!(unsigned.status, 403);
+}

@@ -1,14 +1,16 @@
 //! Accounts of people: links that let in once, sessions, wrong passwords, and who may not be taken away.
 
-use time::{Duration, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::assert_error_kind;
-use crate::conformance::fixture::random_digest;
+use crate::conformance::fixture::{AlbumFixture, face, random_digest, text};
 use crate::error::StoreErrorKind;
 use crate::model::account::{
     Account, AccountChange, LinkPurpose, LinkUse, NewAccount, NewLink, NewSession, Role,
 };
+use crate::model::credit::UsageQuery;
+use crate::model::erasure::LedgerFate;
 use crate::model::ids::{OrganizationId, SessionId};
 use crate::store::Store;
 
@@ -20,6 +22,7 @@ pub async fn accounts_suite(store: &Store) {
     another_password_ends_the_other_sessions(store).await;
     wrong_passwords_block_for_a_while(store).await;
     an_organization_keeps_an_owner(store).await;
+    an_erased_organization_leaves_receipts_and_numbers(store).await;
 }
 
 async fn organization(store: &Store) -> OrganizationId {
@@ -207,4 +210,35 @@ async fn an_organization_keeps_an_owner(store: &Store) {
     assert_eq!((renamed.name.as_str(), renamed.language.as_deref()), ("Zoë", Some("fr")));
     let forget = AccountChange { language: Some(None), ..AccountChange::default() };
     assert_eq!(store.accounts.update(here, second.id, forget).await.expect("changes").language, None);
+}
+
+async fn an_erased_organization_leaves_receipts_and_numbers(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let organization = fixture.tenant.organization;
+    fixture.add_ready_photo(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("1207", 0.99)]).await;
+    let account = join(store, organization, Role::Owner).await;
+    let other = join(store, self::organization(store).await, Role::Owner).await;
+    let refused = store.erasures.erase_organization(organization, LedgerFate::KeepNumbers).await;
+    assert_error_kind(refused, StoreErrorKind::Conflict);
+    let id =
+        store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.expect("begins");
+    store.erasures.remove_objects(id).await.expect("removes the objects");
+    assert_eq!(store.erasures.finish(&[id]).await.expect("finishes"), 1);
+    store.erasures.erase_organization(organization, LedgerFate::KeepNumbers).await.expect("erases");
+    let keys = store.keys.list().await.expect("lists keys");
+    assert!(keys.iter().all(|key| key.tenant.organization != organization));
+    assert_eq!(store.accounts.find(&account.email).await.expect("looks"), None);
+    assert!(store.accounts.find(&other.email).await.expect("looks").is_some());
+    let receipt = store.erasures.get(&fixture.tenant, id).await.expect("the receipt is there");
+    assert!(receipt.receipt.is_some());
+    let usage = UsageQuery {
+        from: Date::MIN,
+        to: Date::MAX,
+        by_day: false,
+        by_album: false,
+        by_operation: false,
+        limit: 10,
+    };
+    let rows = store.credits.usage(&fixture.tenant, usage).await.expect("reads the ledger");
+    assert!(rows.is_empty(), "{rows:?}");
 }

@@ -19,15 +19,15 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::Tenant;
 use crate::model::erasure::{
     AgeingAlbum, BackupNotice, Erasure, ErasureKind, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan,
-    ErasureState, ExpiringPart, Kept, NewErasure, Receipt, ReceiptKey, ReceiptSubject,
+    ErasureState, ExpiringPart, Kept, LedgerFate, NewErasure, Receipt, ReceiptKey, ReceiptSubject,
 };
-use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId};
+use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
 use crate::sql::erasures::removal::Removal;
-use crate::sql::erasures::retention;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
+use crate::sql::erasures::{organization, retention};
 use crate::sql::{Database, DatabaseKind, SqlAlbums, SqlProcesses};
 use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
 
@@ -229,6 +229,10 @@ impl Erasures for Eraser {
         let removed = self.removal().begin(&erasure).await?;
         self.forget_photos(erasure.album, &removed.photos).await;
         Ok(removed.id)
+    }
+
+    async fn erase_organization(&self, organization: OrganizationId, ledger: LedgerFate) -> Result<()> {
+        organization::erase(&self.database, organization, ledger).await
     }
 
     async fn begin_photo(

@@ -89,6 +89,15 @@ pub enum ErasureSubject {
     },
 }
 
+/// What becomes of what an organization has used, when it is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerFate {
+    /// Sums by day and operation stay, without ids.
+    KeepNumbers,
+    /// It goes too.
+    Delete,
+}
+
 /// What becomes of the photos in which something is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhotoFate {

@@ -194,7 +194,7 @@ pub struct NewReport {
     pub photo: PhotoId,
     /// What is said.
     pub kind: ReportKind,
-    /// Who says it: the HMAC of the cookie.
+    /// Who says it: the HMAC of the network.
     pub visitor: [u8; 32],
     /// In the visitor's words.
     pub note: String,

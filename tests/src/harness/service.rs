@@ -1,6 +1,7 @@
 //! The service as a child process: started, killed and started again on the same port and data.
 
 use std::fs::File;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -226,6 +227,17 @@ impl Service {
     /// Runs another command of the binary with the same settings.
     pub fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.installation().run(arguments).expect("a command starts")
+    }
+
+    /// As [`Self::run`], for a command that asks.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(input.as_bytes()).and_then(|()| file.rewind()).expect("the input is written");
+        let mut command = self.installation().command(arguments);
+        CommandOutput::of(command.stdin(file)).expect("a command starts")
     }
 
     /// `http://127.0.0.1:<port>`.

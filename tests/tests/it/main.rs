@@ -4,6 +4,7 @@ mod bad_images;
 mod browser;
 mod command_keys;
 mod command_line;
+mod command_organization;
 mod command_start_list;
 mod command_upload;
 mod costs;

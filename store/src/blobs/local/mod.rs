@@ -11,6 +11,7 @@ pub mod uploads;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -72,6 +73,8 @@ pub struct LocalFiles {
 pub struct LocalObject {
     /// Size in bytes.
     pub size_bytes: u64,
+    /// When it was written; objects are never changed, only replaced as a whole.
+    pub written_at: SystemTime,
     /// See [`ObjectKey::content_type`].
     pub content_type: &'static str,
     /// The content.
@@ -143,10 +146,10 @@ impl LocalFiles {
         let key = grant.key();
         let opened = async {
             let file = tokio::fs::File::open(self.path(key)).await?;
-            let size_bytes = file.metadata().await?.len();
-            Ok::<_, std::io::Error>((file, size_bytes))
+            let metadata = file.metadata().await?;
+            Ok::<_, std::io::Error>((file, metadata.len(), metadata.modified()?))
         };
-        let (file, size_bytes) = match opened.await {
+        let (file, size_bytes, written_at) = match opened.await {
             Ok(opened) => opened,
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
                 self.check_root().await?;
@@ -155,7 +158,7 @@ impl LocalFiles {
             Err(cause) => return Err(unavailable("open an object", cause)),
         };
         let body = ReaderStream::with_capacity(file, READ_BUFFER_BYTES).boxed();
-        Ok(LocalObject { size_bytes, content_type: key.content_type(), body })
+        Ok(LocalObject { size_bytes, written_at, content_type: key.content_type(), body })
     }
 
     /// Checks that uploads can be stored by writing and removing a few bytes.

@@ -3,11 +3,13 @@
 //! - [`album_faces`] erases all faces of an album, [`retention`] finds the albums whose time has come.
 //! - [`removal`] removes in one transaction what searches find.
 //! - [`guard`] is asked by whoever writes detections: a face at an erased place gets no vector, an erased bib no text.
+//! - [`organization`] deletes what is left of an organization without albums.
 //! - [`scan`] looks for what is left, in every table that the schema has.
 
 pub(crate) mod album_faces;
 mod deletion;
 pub(crate) mod guard;
+pub(crate) mod organization;
 pub(crate) mod removal;
 pub(crate) mod retention;
 pub(crate) mod rows;

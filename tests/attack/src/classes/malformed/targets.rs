@@ -16,7 +16,7 @@ const TARGETS: [&str; 40] = [
     "[::1]:80",
     "user:password@host:80",
     "*",
-    "/",
+    "/assets/../secrets/master.key",
     "//",
     "///openapi/albums/get",
     "//openapi/albums/get",

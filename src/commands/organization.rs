@@ -1,0 +1,129 @@
+//! `photofinish organization`: erases everything of an organization.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand};
+use photofinish_store::Store;
+use photofinish_store::model::album::{AlbumQuery, Tenant};
+use photofinish_store::model::erasure::{Erasure, ErasureState, LedgerFate};
+use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId};
+use photofinish_store::model::key::KeyMode;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::config::Config;
+use crate::role::Role;
+use crate::store::EmbeddedLocks;
+use crate::{run, store};
+
+/// How long one album may take until its receipt is signed: the processes bring their face indexes up to date first.
+const RECEIPT_TIMEOUT: Duration = Duration::from_mins(10);
+/// How often it is looked for meanwhile.
+const RECEIPT_POLL: Duration = Duration::from_millis(500);
+/// In place of a key, as who asked.
+const COMMAND: KeyId = KeyId(Uuid::nil());
+
+/// What to do with organizations.
+#[derive(Subcommand)]
+pub enum OrganizationCommand {
+    /// Erases everything of an organization: albums with photos and faces, keys, accounts, webhooks, events. Prints the signed
+    /// receipt of each album. With SQLite the service must be stopped
+    Erase(EraseArguments),
+}
+
+/// The organization to erase.
+#[derive(Args)]
+pub struct EraseArguments {
+    /// Its name, which is asked for again
+    name: String,
+    /// Also removes what was used by day; without it these numbers stay, without ids
+    #[arg(long)]
+    ledger_too: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such organization, its name is not repeated, or something of it is left.
+pub fn run(config: &Config, command: &OrganizationCommand) -> anyhow::Result<ExitCode> {
+    let OrganizationCommand::Erase(arguments) = command;
+    run::block_on(async {
+        let _locks = EmbeddedLocks::acquire(config, Role::All)?;
+        let store = store::open_store(config).await?;
+        let erased = erase(&store, arguments).await;
+        store.close().await;
+        erased
+    })??;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> {
+    let name = arguments.name.trim();
+    let organization = store.keys.find_organization(name).await?;
+    let organization = organization.with_context(|| format!("there is no organization {name}"))?;
+    ensure!(
+        store.erasures.can_sign(),
+        "PHOTOFINISH_SECRET_KEY is missing, without which no receipt can be signed"
+    );
+    ensure!(!store.erasures.has_old_processes().await?, "a process of an older version runs: stop it first");
+    confirm(name)?;
+    revoke_keys(store, organization).await?;
+    for mode in [KeyMode::Live, KeyMode::Test] {
+        let tenant = Tenant { organization, mode };
+        while let Some(album) = find_album(store, &tenant).await? {
+            let receipt = erase_album(store, &tenant, album).await?;
+            let receipt = receipt.receipt.context("a finished erasure has a receipt")?;
+            println!("{}", receipt.jws);
+        }
+    }
+    let ledger = if arguments.ledger_too { LedgerFate::Delete } else { LedgerFate::KeepNumbers };
+    store.erasures.erase_organization(organization, ledger).await?;
+    eprintln!("{name} is gone; the receipts of its albums stay in the database");
+    Ok(())
+}
+
+/// Asks for the name again.
+fn confirm(name: &str) -> anyhow::Result<()> {
+    eprint!("Everything of {name} goes for good. Its name again: ");
+    std::io::stderr().flush().ok();
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).context("reading the name")?;
+    if answer.trim() != name {
+        bail!("that is another name, nothing was erased");
+    }
+    Ok(())
+}
+
+/// So that nothing new comes meanwhile.
+async fn revoke_keys(store: &Store, organization: OrganizationId) -> anyhow::Result<()> {
+    let keys = store.keys.list().await?;
+    for key in keys.iter().filter(|key| key.tenant.organization == organization) {
+        store.keys.revoke(key.id).await?;
+    }
+    Ok(())
+}
+
+async fn find_album(store: &Store, tenant: &Tenant) -> anyhow::Result<Option<AlbumId>> {
+    let query = AlbumQuery { after: None, limit: 1, title: None };
+    let page = store.albums.list(tenant, query).await?;
+    Ok(page.albums.first().map(|album| album.id))
+}
+
+/// Erases an album, and waits for its receipt.
+async fn erase_album(store: &Store, tenant: &Tenant, album: AlbumId) -> anyhow::Result<Erasure> {
+    let id = store.erasures.begin_album(tenant, album, COMMAND).await?;
+    let deadline = Instant::now() + RECEIPT_TIMEOUT;
+    loop {
+        store.erasures.remove_objects(id).await?;
+        store.erasures.finish(&[id]).await?;
+        let erasure = store.erasures.get(tenant, id).await?;
+        if erasure.state == ErasureState::Done {
+            return Ok(erasure);
+        }
+        ensure!(Instant::now() < deadline, "album {album} is not clean yet: run this again");
+        sleep(RECEIPT_POLL).await;
+    }
+}

@@ -1,0 +1,129 @@
+//! Deletes everything of an organization but the receipts of what was erased for it.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::erasure::LedgerFate;
+use crate::model::ids::OrganizationId;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::statement::{Statement, query};
+use crate::traits::Result;
+
+const OPERATION: &str = "erase an organization";
+
+/// A table with rows of an organization.
+struct OrganizationTable {
+    name: &'static str,
+    delete: &'static str,
+    count: &'static str,
+}
+
+macro_rules! organization_tables {
+    ($($table:literal),+ $(,)?) => {
+        [$(OrganizationTable {
+            name: $table,
+            delete: concat!("delete from ", $table, " where organization = $1"),
+            count: concat!("select count(*) from ", $table, " where organization = $1"),
+        }),+]
+    };
+}
+
+/// In the order in which they are deleted. Deliveries go with their webhooks, sessions and links with their accounts.
+const TABLES: [OrganizationTable; 11] = organization_tables![
+    "webhook",
+    "event_outbox",
+    "event",
+    "event_loss",
+    "account",
+    "api_key",
+    "usage_rollup",
+    "cost_rollup",
+    "credit_shard",
+    "credit_low",
+    "credit_grant",
+];
+
+/// Tables with a column of that name that have nothing here: `erasure` has the receipts, rows of `album` and `photo` were
+/// erased before.
+const OTHER_TABLES: [&str; 3] = ["album", "erasure", "photo"];
+
+/// Tables with a column for organizations.
+const FIND_TABLES: Statement = Statement::PerDialect {
+    sqlite: "select tables.name from sqlite_master as tables join pragma_table_info(tables.name) as columns \
+             where tables.type = 'table' and columns.name = 'organization' order by 1",
+    postgres: "select table_name::text from information_schema.columns \
+               where table_schema = current_schema() and column_name = 'organization' order by 1",
+};
+
+const COUNT_ALBUMS: &str = "select count(*) from album where organization = $1";
+
+/// What keys have spent of their limits.
+const DELETE_WINDOWS: &str =
+    "delete from rate_window where api_key in (select id from api_key where organization = $1)";
+
+/// Adds what was used, by day and operation, to what belongs to nobody: numbers without ids, for accounts that must be kept.
+const KEEP_LEDGER: &str = "insert into usage_rollup as kept (organization, mode, day, album, operation, part, count, credits) \
+     select $2, mode, day, $2, operation, 0, cast(sum(count) as bigint), cast(sum(credits) as bigint) from usage_rollup \
+     where organization = $1 group by mode, day, operation \
+     on conflict (organization, mode, day, album, operation, part) \
+     do update set count = kept.count + excluded.count, credits = kept.credits + excluded.credits";
+
+/// Deletes the rows of an organization whose albums were erased.
+///
+/// # Errors
+/// `Conflict` while it has albums, `Corrupt` when a table of the schema is unknown here.
+pub(crate) async fn erase(
+    database: &Database,
+    organization: OrganizationId,
+    ledger: LedgerFate,
+) -> Result<()> {
+    let mut transaction = database.begin_write(OPERATION).await?;
+    check_schema(&mut transaction).await?;
+    let (albums,): (i64,) =
+        query(OPERATION, COUNT_ALBUMS).bind(organization).fetch_one(&mut transaction).await?;
+    if albums > 0 {
+        return Err(StoreError::new(
+            StoreErrorKind::Conflict,
+            format!("{albums} albums of the organization"),
+        ));
+    }
+    if ledger == LedgerFate::KeepNumbers {
+        query(OPERATION, KEEP_LEDGER)
+            .bind(organization)
+            .bind(OrganizationId(Uuid::nil()))
+            .execute(&mut transaction)
+            .await?;
+    }
+    query(OPERATION, DELETE_WINDOWS).bind(organization).execute(&mut transaction).await?;
+    for table in &TABLES {
+        query(OPERATION, table.delete).bind(organization).execute(&mut transaction).await?;
+    }
+    query(OPERATION, "delete from organization where id = $1")
+        .bind(organization)
+        .execute(&mut transaction)
+        .await?;
+    for table in &TABLES {
+        let (left,): (i64,) =
+            query(OPERATION, table.count).bind(organization).fetch_one(&mut transaction).await?;
+        if left > 0 {
+            let what = format!("{left} rows of the organization in {}", table.name);
+            return Err(StoreError::new(StoreErrorKind::Conflict, what));
+        }
+    }
+    transaction.commit(OPERATION).await
+}
+
+/// Compares the lists of tables with the schema.
+async fn check_schema(transaction: &mut Transaction) -> Result<()> {
+    let tables: Vec<(String,)> = query(OPERATION, FIND_TABLES).fetch_all(transaction).await?;
+    let known: BTreeSet<&str> = TABLES.iter().map(|table| table.name).chain(OTHER_TABLES).collect();
+    match tables.into_iter().find(|(table,)| !known.contains(table.as_str())) {
+        Some((table,)) => {
+            let what = format!("table {table} is not looked at when an organization is erased");
+            Err(StoreError::new(StoreErrorKind::Corrupt, what))
+        }
+        None => Ok(()),
+    }
+}
