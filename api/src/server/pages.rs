@@ -145,7 +145,7 @@ impl Site {
 fn content_policy(settings: &ConsoleSettings) -> HeaderValue {
     let storage = settings.storage_origin.as_deref().map_or(String::new(), |origin| format!(" {origin}"));
     let policy = format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:{storage}; \
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:{storage}; \
          connect-src 'self'{storage}; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     );
     HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))

@@ -185,9 +185,16 @@ async fn wrong_passwords_block_for_a_while(store: &Store) {
 
 async fn an_organization_keeps_an_owner(store: &Store) {
     let here = organization(store).await;
+    let invited = store.accounts.invite(new_account(here, Role::Owner), new_link(LinkPurpose::Enter)).await;
+    let invited = invited.expect("invites");
+    let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    store
+        .accounts
+        .update(here, invited.id, disable.clone())
+        .await
+        .expect("no owner could sign in before either");
     let owner = join(store, here, Role::Owner).await;
     let demote = AccountChange { role: Some(Role::Viewer), ..AccountChange::default() };
-    let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
     for change in [demote.clone(), disable.clone()] {
         assert_error_kind(store.accounts.update(here, owner.id, change).await, StoreErrorKind::Conflict);
     }

@@ -243,6 +243,7 @@ impl Accounts for SqlAccounts {
     ) -> Result<Account> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         lock_accounts(&mut transaction, organization).await?;
+        let owners = count_owners(&mut transaction, organization).await?;
         let update = "update account set name = coalesce($3, name), language = case when $4 = 1 then $5 else language end, \
                       role = coalesce($6, role), disabled_at = case when $7 = 1 then coalesce(disabled_at, $8) \
                       when $7 = 0 then null else disabled_at end where id = $1 and organization = $2";
@@ -268,7 +269,11 @@ impl Accounts for SqlAccounts {
                 .await?;
         }
         if change.disabled == Some(true) || change.role.is_some_and(|role| role != Role::Owner) {
-            require_owner(&mut transaction, organization).await?;
+            // One that never had an owner who can sign in, only by links, loses none.
+            let left = count_owners(&mut transaction, organization).await?;
+            if left == 0 && owners > 0 {
+                return Err(StoreError::new(StoreErrorKind::Conflict, "the last owner of an organization"));
+            }
         }
         let account = find_account(&mut transaction, id).await?;
         transaction.commit(OPERATION).await?;
@@ -284,15 +289,12 @@ impl Accounts for SqlAccounts {
     }
 }
 
-/// Checks that an owner is left who can sign in.
-async fn require_owner(transaction: &mut Transaction, organization: OrganizationId) -> Result<()> {
+/// Returns how many owners can sign in with a password.
+async fn count_owners(transaction: &mut Transaction, organization: OrganizationId) -> Result<i64> {
     let count = "select count(*) from account where organization = $1 and role = 'owner' and disabled_at is null \
                  and password is not null";
     let (owners,): (i64,) = query(OPERATION, count).bind(organization).fetch_one(transaction).await?;
-    if owners > 0 {
-        return Ok(());
-    }
-    Err(StoreError::new(StoreErrorKind::Conflict, "the last owner of an organization"))
+    Ok(owners)
 }
 
 #[cfg(test)]
