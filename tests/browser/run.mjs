@@ -1,8 +1,8 @@
 // The console and a gallery in a real browser, against the running service. What it does, an organizer and a runner do.
 //
-// Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; CAMERA, a
-// video of who has it; CHROMIUM, the browser; SERVICE_PID, paused and continued while photos are sent; SCREENS, a folder for
-// pictures of the pages; PATIENCE, how long a page may take to show something, milliseconds.
+// Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; CAMERA, a video of who
+// has it; CHROMIUM, the browser; SERVICE_PID, paused and killed while photos are sent: whoever runs this starts it again;
+// SCREENS, a folder for pictures of the pages; PATIENCE, how long a page may take to show something, milliseconds.
 
 import { mkdirSync } from "node:fs";
 

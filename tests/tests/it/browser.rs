@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use photofinish_tests::harness::{
     Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
@@ -50,8 +52,9 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
     let invited =
         service.run(&[&["account", "invite", "--role", "owner", "--operator"], &account[..]].concat());
     copy_program(folder.path(), &modules);
-    let output = run_command(
-        Command::new("node")
+    let output = keep_running(&service, || {
+        let mut program = Command::new("node");
+        program
             .arg(folder.path().join("run.mjs"))
             .env("BASE_URL", service.origin())
             .env("WELCOME", invited.expect_success().trim())
@@ -60,9 +63,28 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
             .env("CAMERA", camera)
             .env("SERVICE_PID", service.process_id().to_string())
             .env("CHROMIUM", CHROMIUM)
-            .env("SCREENS", screens()),
-    );
+            .env("SCREENS", screens());
+        run_command(&mut program)
+    });
     println!("{}", output.expect_success());
+}
+
+/// Starts the service again, as a supervisor does, whenever it has ended while `work` is done.
+fn keep_running<T>(service: &Service, work: impl FnOnce() -> T) -> T {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if service.has_exited() {
+                    service.spawn();
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        let worked = work();
+        is_done.store(true, Ordering::Relaxed);
+        worked
+    })
 }
 
 /// TypeScript's compiler, over the sources as they are in the repository.
