@@ -34,10 +34,9 @@ impl GalleryCall {
     }
 }
 
-/// Returns the metric label of a path below galleries, without the link, which is a secret.
-pub(crate) fn route_label(path: &str) -> Option<&'static str> {
-    let call = GalleryCall::from_path(path)?;
-    visitor_operations().into_iter().find(|operation| operation.info.path() == call.path).map(|it| it.info.id)
+/// Returns the path of an operation below galleries without the link, which is a secret.
+pub(crate) fn path_without_link(path: &str) -> Option<String> {
+    GalleryCall::from_path(path).map(|call| format!("{GALLERY_PREFIX}api{}", call.path))
 }
 
 /// Returns the routes of what visitors call.
@@ -81,10 +80,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_in_no_label() {
-        assert_eq!(route_label("/g/4fQ2aBc8/api/gallery/search/text"), Some("gallery.search.text"));
-        assert_eq!(route_label("/g/4fQ2aBc8/api/4fQ2aBc8"), None);
-        assert_eq!(route_label("/g/4fQ2aBc8"), None);
+    fn a_link_is_in_no_path() {
+        let path = path_without_link("/g/4fQ2aBc8/api/gallery/search/text");
+        assert_eq!(path.as_deref(), Some("/g/api/gallery/search/text"));
+        assert_eq!(path_without_link("/g/4fQ2aBc8"), None);
         assert!(GalleryCall::from_path("/g/../api/gallery/get").is_none());
         assert!(GalleryCall::from_path("/g//api/gallery/get").is_none());
     }

@@ -19,6 +19,7 @@ use crate::context::{Context, TraceHook};
 use crate::errors::ApiError;
 use crate::metrics as names;
 use crate::operation::console::console_operations;
+use crate::operation::visitors::visitor_operations;
 use crate::operation::{BASE_PATH, Operation, catalog};
 use crate::reply::REQUEST_ID_HEADER;
 use crate::server::admin::AdminEndpoint;
@@ -47,7 +48,9 @@ impl RouteLabels {
         };
         let of_partners = partner.iter().map(|operation| label(BASE_PATH, operation));
         let of_console = partner.iter().chain(&console).map(|operation| label(CONSOLE_API, operation));
-        Self(of_partners.chain(of_console).collect())
+        let visitors = visitor_operations();
+        let of_visitors = visitors.iter().map(|operation| label(&format!("{GALLERY_PREFIX}api"), operation));
+        Self(of_partners.chain(of_console).chain(of_visitors).collect())
     }
 
     fn get(&self, path: &str) -> &'static str {
@@ -57,7 +60,10 @@ impl RouteLabels {
             None if path.starts_with(STORAGE_PREFIX) => "storage",
             None if AdminEndpoint::from_path(path).is_some() => "admin",
             None if path.starts_with("/console") || path.starts_with("/assets/") => "console",
-            None if path.starts_with(GALLERY_PREFIX) => gallery::route_label(path).unwrap_or("gallery"),
+            None if path.starts_with(GALLERY_PREFIX) => {
+                let call = gallery::path_without_link(path);
+                call.and_then(|path| self.0.get(&path).copied()).unwrap_or("gallery")
+            }
             None => "other",
         }
     }
@@ -186,6 +192,11 @@ mod tests {
         assert_eq!(names.get("/openapi/albums/create/"), "albums.create");
         assert_eq!(names.get("/storage/o/x"), "storage");
         assert_eq!(names.get("/readyz"), "admin");
+        assert_eq!(names.get("/console/api/albums/create"), "albums.create");
+        assert_eq!(names.get("/console/api/session/get"), "session.get");
+        assert_eq!(names.get("/g/4fQ2aBc8/api/gallery/search/text"), "gallery.search.text");
+        assert_eq!(names.get("/g/4fQ2aBc8/api/4fQ2aBc8"), "gallery");
+        assert_eq!(names.get("/g/4fQ2aBc8"), "gallery");
         assert_eq!(names.get("/anything/else"), "other");
     }
 }
