@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use photofinish_api::context::SeatLimits;
+use photofinish_console::Files;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::tuning::PrecisionChoice;
@@ -33,7 +34,7 @@ struct Finding {
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut findings = vec![check_open_files()];
+    let mut findings = vec![check_open_files(), describe_console(config)];
     match config.settings.models.models {
         #[cfg(feature = "fakes")]
         ModelKind::Fake => {
@@ -70,6 +71,21 @@ fn check_open_files() -> Finding {
         Ok(format!("{current} allowed{raised}: {total} connections, {per_address} from one address"))
     };
     Finding { component: "open files", state }
+}
+
+/// Says where the pages of the console come from. Without them the service works, so this never fails.
+fn describe_console(config: &Config) -> Finding {
+    let settings = &config.settings.console;
+    let files = settings.console_dir.clone().map_or(Files::Embedded, Files::Folder);
+    let state = match (settings.console, files.get("console.html"), &files) {
+        (false, ..) => "off".to_owned(),
+        (true, None, _) => "its pages were not built: run cargo xtask setup, then build again".to_owned(),
+        (true, Some(_), Files::Embedded) => {
+            format!("at {}/console", config.public_url.as_str().trim_end_matches('/'))
+        }
+        (true, Some(_), Files::Folder(folder)) => format!("pages from {}", folder.display()),
+    };
+    Finding { component: "console", state: Ok(state) }
 }
 
 fn check_runtime_library(config: &Config) -> Finding {
