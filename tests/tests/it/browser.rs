@@ -117,7 +117,7 @@ fn the_pages_have_no_type_errors() {
     run_command(Command::new("node").arg(compiler).arg("--project").arg(file)).expect_success();
 }
 
-/// Where pictures of the pages go; `docs/screens` when they are to be renewed.
+/// Where pictures of the pages go. Not into the repository: the heads of the drawn runners are portraits of real people.
 fn screens() -> PathBuf {
     read_variable("PHOTOFINISH_TEST_SCREENS")
         .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("screens"), PathBuf::from)

@@ -5,7 +5,7 @@ use super::source;
 /// No hand-written file is larger.
 const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
-/// Images, weights, libraries and archives are downloaded or drawn, never committed, except in [`TRAINED`] and [`SCREENS`].
+/// Images, weights, libraries and archives are downloaded or drawn, never committed, except in [`TRAINED`].
 const FORBIDDEN_ENDINGS: [&str; 17] = [
     ".onnx",
     ".bin",
@@ -29,11 +29,6 @@ const FORBIDDEN_ENDINGS: [&str; 17] = [
 /// Where the weights are that this project trains itself; `models/train` makes them.
 const TRAINED: &str = "models/trained/";
 
-/// Pictures of the pages with the drawn event, for the documentation; `tests/browser` makes them.
-const SCREENS: &str = "docs/screens/";
-/// How large they may be together.
-const LARGEST_SCREENS_BYTES: u64 = 3_000_000;
-
 /// Folders of the crates that may be unsafe, and why.
 const MAY_BE_UNSAFE: [(&str, &str); 5] = [
     ("allocators/", "declares a function of each allocator"),
@@ -52,21 +47,15 @@ fn may_be_unsafe(name: &str) -> bool {
 
 #[test]
 fn nothing_large_and_no_data_is_committed() {
-    let mut screens = 0;
     for name in source::files() {
         let bytes = std::fs::metadata(source::root().join(&name)).unwrap().len();
         assert!(bytes <= LARGEST_FILE_BYTES, "{name} has {bytes} bytes");
-        if name.starts_with(SCREENS) {
-            screens += bytes;
-            continue;
-        }
         let lower = name.to_lowercase();
         assert!(
             name.starts_with(TRAINED) || !FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)),
             "{name} is not a source file"
         );
     }
-    assert!(screens <= LARGEST_SCREENS_BYTES, "pictures of pages have {screens} bytes");
 }
 
 /// Joins the two parts of a word, so that this file does not contain the words it searches for.
