@@ -12,7 +12,7 @@ use crate::traits::Result;
 /// Accounts of people and their sessions. Times are compared with the caller's clock.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// Makes an account with a link. For an account of the organization that has no password yet, the link is made anew.
+    /// Makes an account with a link. For an account of the organization that has no password yet, another link takes the place of the one before.
     /// `Conflict` when the address has an account otherwise.
     async fn invite(&self, account: NewAccount, link: NewLink) -> Result<Account>;
     /// Makes a link of an account; the one before for the same purpose ends.

@@ -6,7 +6,9 @@ import { join } from "node:path";
 
 import { PATIENCE, callFrom, openContext } from "./tools.mjs";
 
-const PASSWORD = "four wet dogs run";
+/** Who is invited, and the password that is chosen. */
+export const EMAIL = "anna@race.example";
+export const PASSWORD = "four wet dogs run";
 
 /** The first half of the files of the folder, and all of them. */
 function halves(folder) {
@@ -35,7 +37,7 @@ async function signInByKeyboard(page, world) {
   const email = page.getByLabel(/mail/i);
   await email.waitFor();
   await email.focus();
-  await page.keyboard.type("anna@race.example");
+  await page.keyboard.type(EMAIL);
   await page.keyboard.press("Tab");
   await page.keyboard.type(PASSWORD);
   await page.keyboard.press("Enter");

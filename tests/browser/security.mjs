@@ -3,6 +3,7 @@
 import assert from "node:assert";
 import { createServer } from "node:http";
 
+import { EMAIL, PASSWORD } from "./organizer.mjs";
 import { callFrom, openContext } from "./tools.mjs";
 
 /** A page of another site that posts a form to the console. */
@@ -66,16 +67,22 @@ export async function securityCases(world) {
   ];
   for (const [name, operation, body] of foreign) assert.equal((await callFrom(page, operation, body)).status, 404, name);
 
-  // An ended session is over at once, also for a page that is open.
-  const { sessions } = (await callFrom(page, "sessions/list")).body;
-  const current = sessions.find((session) => session.current);
-  const own = await context.storageState();
-  const second = await openContext(world, { storageState: own });
-  const open = await second.context.newPage();
+  await endSessionBeneathPage(world, page);
+  await context.close();
+}
+
+/** An ended session is over at once, also for a page that is open. */
+async function endSessionBeneathPage(world, page) {
+  const { context } = await openContext(world);
+  const open = await context.newPage();
   await open.goto(`${world.base}/console`);
+  const signedIn = await callFrom(open, "session/create", { email: EMAIL, password: PASSWORD });
+  assert.equal(signedIn.status, 200);
+  await open.reload();
   await open.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
-  assert.ok(current, "the session of the flow before");
-  await second.close();
+  assert.equal((await callFrom(page, "sessions/end", { sessionId: signedIn.body.session.id })).status, 200);
+  const refused = await callFrom(open, "albums/list");
+  assert.deepEqual([refused.status, refused.body.data.code], [401, "SESSION_ENDED"]);
   await context.close();
 }
 

@@ -47,7 +47,7 @@ function App() {
     );
   }
   if (session.value === null) return <SignInPage />;
-  // A page belongs to one mode, so another mode begins it anew.
+  // A page belongs to one mode, so another mode restarts it.
   return (
     <>
       <Shell key={mode.value}>{findPage(path)}</Shell>

@@ -59,7 +59,7 @@ async fn attempts_are_added_up_by_stage(store: &Store) {
     // Another attempt is added to what the first one cost.
     store.queue.retry(fixture.album, photos[2]).await.expect("queues again");
     let again = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
-    assert_eq!(again.spent.total(), Spent::default(), "each attempt counts anew");
+    assert_eq!(again.spent.total(), Spent::default(), "each attempt begins at zero");
     spend(&again);
     store.queue.finish(vec![empty_results(&again)]).await.expect("finishes");
 

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use crate::model::account::TokenDigest;
 use crate::model::album::Album;
-use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, PhotoId, ProbeId};
 
 /// What visitors may download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -211,13 +211,4 @@ pub struct StoredReport {
     pub note: String,
     /// When.
     pub created_at: OffsetDateTime,
-}
-
-/// The id of a consent and of the selfie that it is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Consent {
-    /// The consent.
-    pub id: ConsentId,
-    /// The selfie.
-    pub probe: ProbeId,
 }

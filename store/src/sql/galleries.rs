@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use sqlx::FromRow;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::account::TokenDigest;
@@ -223,7 +224,7 @@ impl Galleries for SqlGalleries {
         let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
                       values ($1, $2, $3, $4, $5, $6, $7) on conflict (album, photo, kind, visitor) do nothing";
         query(OPERATION, insert)
-            .bind(ConsentId::generate().0)
+            .bind(Uuid::now_v7())
             .bind(report.album)
             .bind(report.photo)
             .bind(report.kind.as_str())

@@ -10,6 +10,7 @@ import { useAction, useLoad } from "../common/load";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { Dialog } from "../common/ui/dialog";
+import { type Fact, Facts } from "../common/ui/facts";
 import { Empty, Failed, Loaded } from "../common/ui/states";
 import { Table } from "../common/ui/table";
 import { may } from "../session";
@@ -148,7 +149,7 @@ function Receipt({ erasure, onClose }: { erasure: Erasure; onClose: () => void }
 function ReceiptFacts({ erasure }: { erasure: Erasure }) {
   const kept = erasure.kept.map(({ what, why }) => `${what} (${why})`).join("; ");
   const until = erasure.backups?.until;
-  const facts: [string, string | null | undefined][] = [
+  const facts: Fact[] = [
     [t("erasures.id"), erasure.receiptId],
     [t("erasures.subject"), tName("subject", erasure.subject.kind)],
     [t("erasures.asked"), formatTime(erasure.askedAt)],
@@ -157,16 +158,5 @@ function ReceiptFacts({ erasure }: { erasure: Erasure }) {
     [t("erasures.kept"), kept],
     [t("erasures.backups"), erasure.backups && (until ? formatTime(until) : t("erasures.backups_not_covered"))],
   ];
-  return (
-    <dl class="facts">
-      {facts
-        .filter(([, value]) => value)
-        .map(([name, value]) => (
-          <>
-            <dt key={name}>{name}</dt>
-            <dd>{value}</dd>
-          </>
-        ))}
-    </dl>
-  );
+  return <Facts facts={facts} />;
 }

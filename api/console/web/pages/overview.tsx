@@ -58,7 +58,7 @@ function useLiveProgress(albumId: string, pipeline: Signal<Pipeline | undefined>
   const isIdle = useSignal(false);
   const inFlight = pipeline.value?.processes.reduce((sum, process) => sum + process.photosInFlight, 0) ?? 0;
   const confirmed = findUpload(albumId).counts.value.sent;
-  // While idle, each change of these begins the stream anew; else it goes on.
+  // While idle, each change of these restarts the stream; else it goes on.
   const nudge = useSignal(0);
   const seen = useSignal("");
   const now = `${inFlight > 0} ${confirmed}`;

@@ -11,6 +11,7 @@ import { link, navigate, place } from "../common/router";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
+import { type Fact, Facts } from "../common/ui/facts";
 import { CheckField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
@@ -131,7 +132,7 @@ function Viewer(props: { photo: PhotoDetail; hasBoxes: Signal<boolean>; onChange
           <CheckField label={t("photo.boxes")} checked={hasBoxes.value} onChange={(shown) => (hasBoxes.value = shown)} />
         )}
         <SeenList photo={photo} lit={lit} />
-        <Facts photo={photo} />
+        <PhotoFacts photo={photo} />
         {may.organize.value && <PhotoActions photo={photo} onChange={onChange} next={next} />}
       </div>
     </div>
@@ -207,27 +208,16 @@ function describeText(text: SeenText): string {
   return notes.join(" · ");
 }
 
-function Facts({ photo }: { photo: PhotoDetail }) {
+function PhotoFacts({ photo }: { photo: PhotoDetail }) {
   const size = photo.width && photo.height ? `${formatNumber(photo.width)} × ${formatNumber(photo.height)}` : null;
-  const facts: [string, string | null][] = [
+  const facts: Fact[] = [
     [t("photo.taken"), photo.takenAt && formatTime(photo.takenAt)],
     [t("photo.camera"), photo.camera],
     [t("photo.size"), size],
     [t("photo.added"), formatTime(photo.createdAt)],
     [t("photo.id"), photo.id],
   ];
-  return (
-    <dl class="facts small">
-      {facts
-        .filter(([, value]) => value)
-        .map(([name, value]) => (
-          <>
-            <dt key={name}>{name}</dt>
-            <dd>{value}</dd>
-          </>
-        ))}
-    </dl>
-  );
+  return <Facts facts={facts} small />;
 }
 
 function PhotoActions({ photo, onChange, next }: { photo: PhotoDetail; onChange: () => void; next: string | null }) {

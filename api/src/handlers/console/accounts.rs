@@ -4,7 +4,7 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::account::{LinkPurpose, NewAccount};
 use time::OffsetDateTime;
 
-use super::{check_password, make_link};
+use super::{check_not_blocked, check_password, make_link};
 use crate::auth::{Member, Owner};
 use crate::context::Context;
 use crate::errors::ApiError;
@@ -92,11 +92,7 @@ async fn change_password(ctx: &Context, caller: &Member, change: PasswordChange)
     let (accounts, now) = (&ctx.store.accounts, OffsetDateTime::now_utc());
     let (_, account) = session::find(&**accounts, &caller.signed_in.digest, now).await?;
     let credentials = accounts.find_credentials(&account.email).await?.ok_or_else(ApiError::not_found)?;
-    if let Ok(wait) = std::time::Duration::try_from(credentials.blocked_until - now)
-        && !wait.is_zero()
-    {
-        return Err(ApiError::rate_limited(wait));
-    }
+    check_not_blocked(&credentials, now)?;
     // An account that came by a one-time link alone has none to prove.
     if credentials.password.is_some() && !ctx.passwords.verify(change.current, credentials.password).await? {
         accounts.record_failure(account.id, now).await?;

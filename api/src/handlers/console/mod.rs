@@ -7,7 +7,7 @@ pub(crate) mod operator;
 pub(crate) mod pipeline;
 pub(crate) mod sessions;
 
-use photofinish_store::model::account::{Account, LinkPurpose, NewLink, Session};
+use photofinish_store::model::account::{Account, Credentials, LinkPurpose, NewLink, Session};
 use time::{Duration, OffsetDateTime};
 use url::Url;
 
@@ -50,6 +50,17 @@ fn describe_session(ctx: &Context, session: &Session, account: Account) -> Sessi
         version: settings.console.version.to_owned(),
         media_types: settings.media_types.clone(),
         max_photo_bytes: settings.max_photo_bytes,
+    }
+}
+
+/// Refuses to try a password of an account after too many wrong ones.
+///
+/// # Errors
+/// 429 until another is tried.
+fn check_not_blocked(credentials: &Credentials, now: OffsetDateTime) -> Result<(), ApiError> {
+    match std::time::Duration::try_from(credentials.blocked_until - now) {
+        Ok(wait) if !wait.is_zero() => Err(ApiError::rate_limited(wait)),
+        _ => Ok(()),
     }
 }
 

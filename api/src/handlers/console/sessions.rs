@@ -6,7 +6,7 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::account::Credentials;
 use time::OffsetDateTime;
 
-use super::describe_session;
+use super::{check_not_blocked, describe_session};
 use crate::auth::Member;
 use crate::client_address::network_digest;
 use crate::context::Context;
@@ -31,8 +31,8 @@ pub(crate) async fn create(
     let attempt = Attempt::new(&ctx, &visitor, now);
     attempt.check_network().await?;
     let found = ctx.store.accounts.find_credentials(&input.email).await?;
-    if let Some(wait) = found.as_ref().and_then(|found| positive(found.blocked_until - now)) {
-        return Err(ApiError::rate_limited(wait));
+    if let Some(found) = &found {
+        check_not_blocked(found, now)?;
     }
     let hash = found.as_ref().and_then(|found| found.password.clone());
     let is_right = ctx.passwords.verify(input.password, hash).await?;
@@ -89,10 +89,6 @@ impl<'a> Attempt<'a> {
             Err(error) => error.into(),
         }
     }
-}
-
-fn positive(wait: time::Duration) -> Option<Duration> {
-    Duration::try_from(wait).ok().filter(|wait| !wait.is_zero())
 }
 
 pub(crate) async fn get(ctx: Context, caller: Member, _: Nothing) -> Result<Session, ApiError> {
