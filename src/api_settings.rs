@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use photofinish_api::context::{ApiSettings, ConsoleSettings};
+use photofinish_pipeline::marking::WatermarkPicture;
 use photofinish_store::Store;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -60,6 +61,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
             face: recognition(api.face_threshold),
             text: recognition(api.text_threshold),
             preview_max_dimension: PREVIEW_MAX_DIMENSION,
+            preview_watermarked: false,
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
@@ -83,6 +85,9 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         probe_ttl: api.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: models::calibrations(),
+        check_watermark: |watermark| {
+            WatermarkPicture::open(watermark).map(drop).map_err(|error| error.to_string())
+        },
         admin_on_api_port: service.admin_listen.is_none(),
         console: ConsoleSettings {
             is_enabled: console.console,

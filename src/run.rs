@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    BodyBudget, Context, Draining, EventFeed, Passwords, ProgressCache, RateLimiter, SeatLimits, Seats,
-    SelfieLocks, TraceHook,
+    BodyBudget, Context, DownloadPlaces, Draining, EventFeed, Passwords, ProgressCache, RateLimiter,
+    SeatLimits, Seats, SelfieLocks, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -129,6 +129,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),
+        download_places: DownloadPlaces::default(),
         passwords: Passwords::default(),
         visitor_secret: store.visitor_secret(),
         seats,
@@ -311,6 +312,7 @@ fn start_pipeline(
         drain_grace: config.settings.pipeline.drain_grace,
     };
     let dependencies = PipelineDependencies {
+        watermarks: Arc::clone(&store.watermarks),
         queue: store.queue.clone(),
         blobs: store.blobs.clone(),
         models,

@@ -17,6 +17,7 @@ use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
+use photofinish_store::model::watermark::Watermark;
 use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::{Store, StoreError, VisitorSecret};
@@ -27,6 +28,7 @@ use warp::http::HeaderMap;
 use warp::http::header::HOST;
 
 pub use crate::body_budget::BodyBudget;
+pub use crate::downloads::DownloadPlaces;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
@@ -69,6 +71,8 @@ pub struct Context {
     pub rate_limiter: RateLimiter,
     /// The seats for connections of the API.
     pub seats: Seats,
+    /// The places of downloads of many photos; `DownloadPlaces::default()` at start.
+    pub download_places: DownloadPlaces,
     /// Hashes the passwords of accounts.
     pub passwords: Passwords,
     /// The secret of digests that are counted in place of visitors and networks.
@@ -114,6 +118,9 @@ pub struct CostPrices {
     pub device_hour: f64,
 }
 
+/// Says why a picture cannot be drawn as a watermark.
+pub type WatermarkCheck = fn(&Watermark) -> Result<(), String>;
+
 /// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
@@ -157,6 +164,8 @@ pub struct ApiSettings {
     pub calibrations: HashMap<String, Calibration>,
     /// Whether health and metrics are served on the API's port too.
     pub admin_on_api_port: bool,
+    /// Whether a picture can be drawn as a watermark; else why not.
+    pub check_watermark: WatermarkCheck,
     /// The console and the galleries.
     pub console: ConsoleSettings,
 }

@@ -12,6 +12,7 @@ mod body_budget;
 mod client_address;
 pub mod context;
 mod credits;
+mod downloads;
 pub mod errors;
 mod event_feed;
 #[cfg(feature = "fuzzing")]

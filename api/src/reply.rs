@@ -1,6 +1,7 @@
 //! Builds successful responses: JSON, other bodies, and the response to OPTIONS.
 
 use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use warp::http::{HeaderMap, StatusCode};
@@ -38,4 +39,13 @@ pub(crate) fn options_response(allow: &'static str) -> Response {
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(warp::http::header::ALLOW, HeaderValue::from_static(allow));
     response
+}
+/// Makes a stream `Sync`, which warp requires of bodies although it polls them from one thread at a time.
+pub(crate) fn make_sync(
+    body: stream::BoxStream<'static, std::io::Result<Bytes>>,
+) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync {
+    let body = std::sync::Mutex::new(body);
+    stream::poll_fn(move |cx| {
+        body.lock().unwrap_or_else(std::sync::PoisonError::into_inner).poll_next_unpin(cx)
+    })
 }

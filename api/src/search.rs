@@ -312,7 +312,7 @@ pub(crate) async fn load_page<H: RankedHit>(
     for hit in page {
         // The photo may have been deleted since the search.
         if let Some(photo) = loaded.get(&hit.position().photo) {
-            let urls = presign_pictures(ctx, album.tenant.organization, photo).await?;
+            let urls = presign_pictures(ctx, album, photo).await?;
             photos.push(hit.into_wire(photo, urls));
         }
     }

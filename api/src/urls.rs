@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::album::Album;
+use photofinish_store::model::gallery::OpenGallery;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::Photo;
 use time::OffsetDateTime;
@@ -11,16 +12,67 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::wire::photo::PictureUrls;
 
-/// Presigns the preview and the thumbnail of a photo, whether or not the objects exist.
+/// Thumbnails up to this size are shown without the watermark, pixels: nobody prints them.
+const MAX_CLEAN_THUMBNAIL: u32 = 512;
+
+/// Presigns the preview and the thumbnail of a photo for the owner of its album, whether or not the objects exist.
 pub(crate) async fn presign_pictures(
     ctx: &Context,
-    organization: OrganizationId,
+    album: &Album,
     photo: &Photo,
 ) -> Result<PictureUrls, ApiError> {
-    let key = |role| ObjectKey::photo(organization, photo.album, photo.id, role);
+    let preview = match album.config.preview_watermarked {
+        true => marked_role(album, photo),
+        false => ObjectRole::Preview,
+    };
+    presign(ctx, album, photo, Pictures { preview, thumbnail: ObjectRole::Thumbnail }).await
+}
+
+/// Presigns the pictures of a photo for visitors of a gallery; `None` if it has none that they may see yet.
+pub(crate) async fn presign_public_pictures(
+    ctx: &Context,
+    open: &OpenGallery,
+    photo: &Photo,
+) -> Result<Option<PictureUrls>, ApiError> {
+    let album = &open.album;
+    let mut pictures = Pictures { preview: ObjectRole::Preview, thumbnail: ObjectRole::Thumbnail };
+    if open.shows_marked() {
+        pictures.preview = marked_role(album, photo);
+        if album.config.thumbnail_max_dimension > MAX_CLEAN_THUMBNAIL {
+            if !photo.is_marked {
+                return Ok(None);
+            }
+            pictures.thumbnail = ObjectRole::Marked;
+        }
+    }
+    presign(ctx, album, photo, pictures).await.map(Some)
+}
+
+/// What is shown in place of the preview: nothing larger than the thumbnail, as long as the photo is not marked.
+fn marked_role(album: &Album, photo: &Photo) -> ObjectRole {
+    match (album.watermark_version > 0, photo.is_marked) {
+        (false, _) => ObjectRole::Preview,
+        (true, true) => ObjectRole::Marked,
+        (true, false) => ObjectRole::Thumbnail,
+    }
+}
+
+/// Which objects are shown.
+struct Pictures {
+    preview: ObjectRole,
+    thumbnail: ObjectRole,
+}
+
+async fn presign(
+    ctx: &Context,
+    album: &Album,
+    photo: &Photo,
+    pictures: Pictures,
+) -> Result<PictureUrls, ApiError> {
+    let key = |role| ObjectKey::photo(album.tenant.organization, photo.album, photo.id, role);
     let ttl = ctx.settings.download_ttl;
-    let preview = ctx.store.blobs.download_url(&key(ObjectRole::Preview), ttl).await?.into();
-    let thumbnail = ctx.store.blobs.download_url(&key(ObjectRole::Thumbnail), ttl).await?.into();
+    let preview = ctx.store.blobs.download_url(&key(pictures.preview), ttl).await?.into();
+    let thumbnail = ctx.store.blobs.download_url(&key(pictures.thumbnail), ttl).await?.into();
     Ok(PictureUrls { preview, thumbnail })
 }
 

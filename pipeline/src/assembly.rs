@@ -41,6 +41,7 @@ use crate::stages::index::Index;
 use crate::stages::long_photos::LongPhotos;
 use crate::stages::read::{PatternCache, Read};
 use crate::stages::resize::Resize;
+use crate::stages::watermarks::WatermarkCache;
 
 const LEASED_CAPACITY: usize = 32;
 const FETCHED_CAPACITY: usize = 8;
@@ -170,12 +171,14 @@ impl Assembly<'_> {
     fn fetch_factory(&self, store: &StoreClient, budgets: &Budgets) -> StageFactory<Fetch> {
         let (blobs, store_client) = (Arc::clone(&self.dependencies.blobs), store.clone());
         let (file_budget, limits) = (budgets.files.clone(), self.settings.limits);
+        let watermarks = Arc::new(WatermarkCache::new(Arc::clone(&self.dependencies.watermarks)));
         Arc::new(move || {
             Ok(Fetch {
                 blobs: Arc::clone(&blobs),
                 store_client: store_client.clone(),
                 file_budget: file_budget.clone(),
                 limits,
+                watermarks: Arc::clone(&watermarks),
             })
         })
     }

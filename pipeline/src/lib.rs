@@ -12,6 +12,7 @@ mod engine;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod image;
+pub mod marking;
 mod pipeline;
 mod probe;
 mod settings;

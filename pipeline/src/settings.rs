@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_models::traits::ModelFactory;
-use photofinish_store::traits::{Blobs, Queue};
+use photofinish_store::traits::{Blobs, Queue, Watermarks};
 
 use crate::engine::cpu_shares::ReservedCores;
 
@@ -63,6 +63,8 @@ pub struct PipelineDependencies {
     pub queue: Arc<dyn Queue>,
     /// Where original files are read and previews are written.
     pub blobs: Arc<dyn Blobs>,
+    /// Where the watermarks of albums are read.
+    pub watermarks: Arc<dyn Watermarks>,
     /// Loads the models.
     pub models: Arc<dyn ModelFactory>,
     /// The runtime for calls of the store; its timers must be enabled.

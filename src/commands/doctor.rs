@@ -11,6 +11,7 @@ use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
+use crate::commands::doctor_cors;
 use crate::config::redact::redact_url;
 use crate::config::{Config, ModelKind};
 use crate::file_limit::FileLimit;
@@ -162,11 +163,17 @@ async fn check_store(config: &Config) -> Vec<Finding> {
     let database = store.check_database().await.map(|()| redact_url(&config.database_url));
     let storage = store.check_storage().await.map(|()| redact_url(&config.storage_url));
     let queue = check_queue(config, &store).await;
-    vec![
+    let mut findings = vec![
         Finding { component: "database", state: database.map_err(|error| error.to_string()) },
         Finding { component: "storage", state: storage.map_err(|error| error.to_string()) },
         Finding { component: "queue", state: queue.map_err(|error| error.to_string()) },
-    ]
+    ];
+    if store.local.is_none() && config.settings.console.console {
+        // Without it partners are served all the same, so this never fails.
+        let state = Ok(doctor_cors::describe(&store, &config.public_url).await);
+        findings.push(Finding { component: "bucket's CORS", state });
+    }
+    findings
 }
 
 /// Waits up to 3 s for the connection.

@@ -4,6 +4,7 @@ pub mod account;
 pub mod costs;
 pub mod credits;
 pub mod doctor;
+mod doctor_cors;
 pub mod key;
 pub mod models;
 pub mod organization;

@@ -3,6 +3,7 @@
 mod erasing;
 mod judging;
 mod ledger;
+mod marking;
 mod reports;
 mod retention;
 
@@ -51,6 +52,9 @@ impl Tasks {
             let retention_max = config.settings.api.retention_max.unwrap_or_default();
             tasks.push(tokio::spawn(erase(store.clone(), process, retention_max, stopped.clone())));
         }
+        if own.role.has_pipeline() {
+            tasks.push(tokio::spawn(mark(store.clone(), process, stopped.clone())));
+        }
         Self { reporter: reports::start(&store, own), tasks }
     }
 
@@ -94,6 +98,15 @@ async fn keep_ledger(store: Store, process: ProcessId, stopped: watch::Receiver<
         () = ledger::keep_forever(&store, process) => {}
     }
     ledger::stop(&store).await;
+}
+
+/// Draws watermarks, where photos are processed.
+async fn mark(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = marking::mark_forever(&store, process) => {}
+    }
+    marking::release(&store, process).await;
 }
 
 /// Finishes erasures, and begins those of what is old.

@@ -9,6 +9,7 @@ pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod credit_traits;
+mod download_traits;
 pub mod erasure;
 mod erasure_traits;
 pub mod error;
@@ -31,6 +32,7 @@ mod start_list_traits;
 mod store;
 pub mod traits;
 mod turns;
+mod watermark_traits;
 mod webhook_traits;
 
 pub use blobs::gc::{GcOptions, GcReport};

@@ -16,12 +16,13 @@ use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeI
 use crate::model::key::{Key, KeyDigest, NewKey};
 use crate::model::object_key::ObjectKey;
 use crate::model::photo::{
-    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, Photo, PhotoPage,
-    PhotoQuery, PhotoSize, StateCounts,
+    BoundingBox, CameraCount, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, Photo,
+    PhotoPage, PhotoQuery, PhotoSize, StateCounts, TakenQuery,
 };
 
 pub use crate::account_traits::Accounts;
 pub use crate::credit_traits::{ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows};
+pub use crate::download_traits::Downloads;
 pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::gallery_traits::Galleries;
@@ -30,6 +31,7 @@ pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal
 pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};
 pub use crate::process_traits::{Processes, TaskLeases};
 pub use crate::start_list_traits::{Judging, StartLists};
+pub use crate::watermark_traits::Watermarks;
 pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
 /// The result of every call.
@@ -94,6 +96,10 @@ pub trait Photos: Send + Sync {
     ) -> Result<(Vec<DetectedFace>, Vec<DetectedText>)>;
     /// Returns a page of photos, oldest first.
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
+    /// Returns a page of photos that were taken as asked, oldest first. Reads the album until the page is full.
+    async fn list_taken(&self, album: AlbumId, query: TakenQuery) -> Result<PhotoPage>;
+    /// Returns the cameras of an album, the one with most photos first, at most 1,000.
+    async fn count_by_camera(&self, album: AlbumId) -> Result<Vec<CameraCount>>;
     /// Deletes the rows of a photo and records the change for face indexes. The caller deletes the objects.
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
     /// Returns how many photos are in each state. Costs the same for an album of any size.
@@ -122,6 +128,8 @@ pub struct Lease {
     pub confirmed_at: OffsetDateTime,
     /// Where faces were erased: no vector is to be computed of a face there.
     pub erased_places: Vec<BoundingBox>,
+    /// The version of the album's watermark; 0 without one.
+    pub watermark_version: i64,
     /// What this attempt has cost so far. Its outcome writes it: shared by all copies of the lease.
     pub spent: Arc<CostMeter>,
 }
@@ -157,6 +165,8 @@ pub struct PhotoResults {
     pub taken_at: Option<OffsetDateTime>,
     /// The camera (EXIF).
     pub camera: Option<String>,
+    /// The version of the watermark in its marked picture; 0 if it has none.
+    pub watermark_version: i64,
     /// Runners whose bibs were not read, because the photo has too many: the smallest.
     pub skipped_runners: u32,
     /// Its faces, largest first.

@@ -143,6 +143,7 @@ async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
                 size: PhotoSize { width: 60, height: 40 },
                 taken_at: None,
                 camera: None,
+                watermark_version: 0,
                 skipped_runners: 0,
                 faces: Vec::new(),
                 texts: Vec::new(),

@@ -287,6 +287,7 @@ fn results_for(lease: &Lease, round: usize) -> PhotoResults {
         size: photofinish_store::model::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces: vec![DetectedFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],
         texts: vec![text(&format!("{round}"), 0.99)],

@@ -262,10 +262,12 @@ export interface Gallery {
   albumId: string;
   enabled: boolean;
   url: string | null;
+  qrUrl: string | null;
   bibSearch: boolean;
   selfieSearch: boolean;
   browse: boolean;
   downloads: "none" | "preview" | "original";
+  watermark: boolean;
   expiresAt: string | null;
   searchesPerVisitor: number;
   contact: string | null;
@@ -273,6 +275,25 @@ export interface Gallery {
   intro: string | null;
   opened: number;
   searches: number;
+}
+export type WatermarkPosition = "tile" | "center" | "topLeft" | "topRight" | "bottomLeft" | "bottomRight";
+export interface WatermarkSettings {
+  position: WatermarkPosition;
+  opacity: number;
+  scale: number;
+}
+export interface Watermark {
+  albumId: string;
+  watermark: WatermarkSettings | null;
+  photosMarked: number;
+  photosLeft: number;
+  sampleUrl: string | null;
+}
+export interface PhotoFilter {
+  state?: PhotoState;
+  camera?: string;
+  takenFrom?: string;
+  takenUntil?: string;
 }
 export interface CostRow {
   stage?: string;
@@ -359,11 +380,15 @@ export interface Operations {
   "albums/gallery/get": [InAlbum, Gallery];
   "albums/gallery/reports": [InAlbum, { reports: { photoId: string; kind: string; note: string; createdAt: string }[] }];
   "albums/gallery/update": [InAlbum & Partial<Gallery> & { newLink?: true }, Gallery];
+  "albums/watermark/get": [InAlbum, Watermark];
+  "albums/watermark/signed": [InAlbum, { uploadUrl: string; imageId: string }];
+  "albums/watermark/set": [InAlbum & { watermark: (Partial<WatermarkSettings> & { imageId?: string }) | null }, Watermark];
+  "albums/cameras/list": [InAlbum, { cameras: { camera: string | null; photos: number }[] }];
   "albums/startlist/get": [InAlbum, StartListSummary];
   "albums/startlist/check": [ListSource, CheckedList];
   "albums/startlist/import": [ListSource, ImportedList];
   "albums/startlist/delete": [InAlbum, Done];
-  "photos/photo/list": [InAlbum & Paged & { state?: PhotoState }, { photos: Photo[]; nextCursor: string | null; total: number }];
+  "photos/photo/list": [InAlbum & Paged & PhotoFilter, { photos: Photo[]; nextCursor: string | null; total: number }];
   "photos/photo/get": [OnePhoto, PhotoDetail];
   "photos/photo/retry": [OnePhoto, Done];
   "photos/photo/delete": [OnePhoto, Done & { receipt: Erasure }];
@@ -372,6 +397,10 @@ export interface Operations {
   "photos/search/face/signed": [InAlbum, { uploadUrl: string; imageId: string }];
   "photos/search/face/list": [SearchPage & { imageId: string }, Hits];
   "photos/search/text/list": [SearchPage & { text: string; exact?: boolean }, Hits];
+  "photos/download/create": [
+    InAlbum & { photoIds?: string[]; bib?: string; imageId?: string; size?: "preview" | "marked" | "original" },
+    { url: string; files: number; bytes: number },
+  ];
   "people/erase": [InAlbum & { bib: string; confirm?: string; dryRun?: boolean; faces?: boolean; photos?: "keep" | "delete" }, ErasureAnswer];
   "erasures/list": [Paged & { albumId?: string }, { erasures: Erasure[]; nextCursor: string | null; total: number }];
   "erasures/get": [{ receiptId: string }, Erasure];

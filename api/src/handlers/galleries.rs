@@ -5,6 +5,7 @@ use photofinish_store::model::gallery::{
 };
 use sha2::{Digest, Sha256};
 use time::{Duration, OffsetDateTime};
+use url::Url;
 
 use crate::auth::AlbumManager;
 use crate::base62::base62;
@@ -12,7 +13,7 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::wire::album::OneAlbum;
-use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, UpdateGallery};
+use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, GalleryUrls, UpdateGallery};
 
 /// How long a gallery is there that is enabled without an end.
 const DEFAULT_TTL: Duration = Duration::days(90);
@@ -20,6 +21,9 @@ const DEFAULT_TTL: Duration = Duration::days(90);
 const MAX_REPORTS: u32 = 1000;
 /// Base-62 digits of 128 bits.
 const LINK_LENGTH: usize = 22;
+
+/// What comes after the address of a gallery in that of its QR code.
+pub(crate) const QR_CODE_SUFFIX: &str = "/qr.svg";
 
 /// Returns the digest by which the store finds a link.
 pub(crate) fn link_digest(link: &str) -> [u8; 32] {
@@ -34,8 +38,11 @@ fn make_link() -> GalleryLink {
 fn describe(ctx: &Context, stored: StoredGallery) -> Gallery {
     let settings = &ctx.settings.console;
     let base = settings.gallery_url.as_ref().unwrap_or(&settings.public_url);
-    let url = format!("{}/g/{}", base.as_str().trim_end_matches('/'), stored.link);
-    Gallery::new(stored, url)
+    let page_below = |base: &Url| format!("{}/g/{}", base.as_str().trim_end_matches('/'), stored.link);
+    // Under the console's own host, whose pages show it.
+    let qr_code = format!("{}{QR_CODE_SUFFIX}", page_below(&settings.public_url));
+    let urls = GalleryUrls { page: page_below(base), qr_code };
+    Gallery::new(stored, urls)
 }
 
 pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<Gallery, ApiError> {
@@ -97,6 +104,7 @@ fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> Ga
         selfie_search: input.selfie_search.unwrap_or(before.selfie_search),
         browse: input.browse.unwrap_or(before.browse),
         downloads: input.downloads.unwrap_or(before.downloads),
+        watermark: input.watermark.unwrap_or(before.watermark),
         searches_per_visitor: input.searches_per_visitor.unwrap_or(before.searches_per_visitor),
         contact: input.contact.clone().unwrap_or(before.contact),
         privacy_url: input.privacy_url.clone().unwrap_or(before.privacy_url),

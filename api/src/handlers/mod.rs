@@ -6,6 +6,7 @@
 pub(crate) mod albums;
 pub(crate) mod console;
 pub(crate) mod credits;
+pub(crate) mod downloads;
 pub(crate) mod erasures;
 pub(crate) mod events;
 pub(crate) mod galleries;
@@ -15,10 +16,10 @@ pub(crate) mod search;
 pub(crate) mod start_lists;
 pub(crate) mod uploads;
 pub(crate) mod visitors;
+pub(crate) mod watermarks;
 pub(crate) mod webhooks;
 
 use photofinish_store::model::album::Album;
-use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::{Photo, PhotoState};
 
 use crate::context::Context;
@@ -30,13 +31,13 @@ use crate::wire::search::KnownEntries;
 /// Presigns the pictures of a photo; `None` until the photo is ready.
 async fn presign_picture_urls(
     ctx: &Context,
-    organization: OrganizationId,
+    album: &Album,
     photo: &Photo,
 ) -> Result<Option<PictureUrls>, ApiError> {
     if photo.state != PhotoState::Ready {
         return Ok(None);
     }
-    urls::presign_pictures(ctx, organization, photo).await.map(Some)
+    urls::presign_pictures(ctx, album, photo).await.map(Some)
 }
 
 /// Returns what the start list of an album says of texts; `None` if it has none or does not use it.

@@ -2,7 +2,7 @@
 
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::ids::PhotoId;
-use photofinish_store::model::photo::PhotoQuery;
+use photofinish_store::model::photo::{PhotoQuery, TakenQuery};
 
 use super::{find_entries, parse_id, presign_picture_urls};
 use crate::auth::{Uploader, Watcher};
@@ -12,21 +12,40 @@ use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::metrics::Declined;
 use crate::wire::Acknowledgement;
+use crate::wire::album::OneAlbum;
 use crate::wire::cursor;
+use crate::wire::download::Cameras;
 use crate::wire::erasure::Deletion;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage, SeenText};
 
 pub(crate) async fn list(ctx: Context, caller: Watcher, input: ListPhotos) -> Result<PhotoPage, ApiError> {
-    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let query = PhotoQuery { after: input.after, limit: input.limit, state: input.state };
-    let page = ctx.store.photos.list(input.album, query).await?;
+    let page = match (&input.camera, input.from, input.until) {
+        (None, None, None) => ctx.store.photos.list(input.album, query).await?,
+        _ => {
+            let query =
+                TakenQuery { page: query, camera: input.camera, from: input.from, until: input.until };
+            ctx.store.photos.list_taken(input.album, query).await?
+        }
+    };
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in page.photos {
-        let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+        let urls = presign_picture_urls(&ctx, &album, &photo).await?;
         photos.push(Photo::new(photo, urls));
     }
     let next_cursor = page.next.map(|id| cursor::encode_id(id.0));
     Ok(PhotoPage { photos, next_cursor, total: page.total })
+}
+
+pub(crate) async fn list_cameras(
+    ctx: Context,
+    caller: Watcher,
+    input: OneAlbum,
+) -> Result<Cameras, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let cameras = ctx.store.photos.count_by_camera(album.id).await?;
+    Ok(Cameras { cameras: cameras.into_iter().map(Into::into).collect() })
 }
 
 pub(crate) async fn get(ctx: Context, caller: Watcher, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
@@ -39,7 +58,7 @@ pub(crate) async fn get(ctx: Context, caller: Watcher, input: OnePhoto) -> Resul
         Some(_) => ctx.store.start_lists.explain_texts(input.album, id).await?,
         None => Vec::new(),
     };
-    let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+    let urls = presign_picture_urls(&ctx, &album, &photo).await?;
     Ok(PhotoDetail {
         photo: Photo::new(photo, urls),
         faces: faces.into_iter().map(Into::into).collect(),

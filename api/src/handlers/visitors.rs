@@ -4,31 +4,33 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::erasure::PhotoFate;
 use photofinish_store::model::gallery::{
     Downloads, NewConsent, NewReport, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
 };
 use photofinish_store::model::ids::{PhotoId, ProbeId};
-use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{Photo, PhotoQuery, PhotoState};
 use serde_json::json;
 use time::OffsetDateTime;
 use warp::http::header::HeaderValue;
 
 use super::galleries::link_digest;
-use super::{erasures, parse_id, search};
+use super::{downloads, erasures, parse_id, search};
 use crate::auth::{AlbumManager, Caller, ScopedCaller, Searcher};
 use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::session::find_cookie;
-use crate::urls::presign_pictures;
+use crate::urls::presign_public_pictures;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
 use crate::wire::console::Nothing;
 use crate::wire::cursor::{HitPosition, decode_id, encode_id};
+use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::erasure_requests::{EraseFaces, ErasureOptions};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
 use crate::wire::visitor::{
@@ -183,8 +185,9 @@ async fn load_photos(
         let photo = id.parse().ok().and_then(|id: PhotoId| by_id.get(&id));
         // One that was deleted since is no hit.
         let Some(photo) = photo else { continue };
-        let urls = presign_pictures(ctx, open.album.tenant.organization, photo).await?;
-        photos.push(PublicPhoto::new(photo, urls, reason));
+        if let Some(urls) = presign_public_pictures(ctx, open, photo).await? {
+            photos.push(PublicPhoto::new(photo, urls, reason));
+        }
     }
     Ok(photos)
 }
@@ -280,8 +283,9 @@ pub(crate) async fn browse(
     let page = ctx.store.photos.list(open.album.id, query).await?;
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in &page.photos {
-        let urls = presign_pictures(&ctx, open.album.tenant.organization, photo).await?;
-        photos.push(PublicPhoto::new(photo, urls, Reason::default()));
+        if let Some(urls) = presign_public_pictures(&ctx, &open, photo).await? {
+            photos.push(PublicPhoto::new(photo, urls, Reason::default()));
+        }
     }
     let next_cursor = page.next.map(|id| encode_id(id.0));
     Ok(PublicPhotos { photos, next_cursor, total: page.total }.into())
@@ -293,18 +297,47 @@ pub(crate) async fn download(
     input: OnePublicPhoto,
 ) -> Result<Answer<PublicDownload>, ApiError> {
     let open = open(&ctx, &visitor).await?;
-    let role = match open.gallery.settings.downloads {
-        Downloads::None => return Err(ApiError::new(ErrorKind::Forbidden).with_code("DOWNLOADS_DISABLED")),
-        Downloads::Preview => ObjectRole::Preview,
-        Downloads::Original => ObjectRole::Original,
-    };
+    let file = permitted_file(&open)?;
     let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
-    if photo.state != PhotoState::Ready {
+    if photo.state != PhotoState::Ready || file == DownloadFile::Marked && !photo.is_marked {
         return Err(ApiError::not_found());
     }
-    let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, role);
+    let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, file.role());
     let url = ctx.store.blobs.download_url(&key, DOWNLOAD_TTL).await?.into();
     Ok(PublicDownload { url, filename: photo.filename }.into())
+}
+
+/// Returns what visitors may download: never more than they see.
+///
+/// # Errors
+/// 403 `DOWNLOADS_DISABLED`.
+fn permitted_file(open: &OpenGallery) -> Result<DownloadFile, ApiError> {
+    match open.gallery.settings.downloads {
+        Downloads::None => Err(ApiError::new(ErrorKind::Forbidden).with_code("DOWNLOADS_DISABLED")),
+        Downloads::Preview | Downloads::Original if open.shows_marked() => Ok(DownloadFile::Marked),
+        Downloads::Preview => Ok(DownloadFile::Preview),
+        Downloads::Original => Ok(DownloadFile::Original),
+    }
+}
+
+pub(crate) async fn create_download(
+    ctx: Context,
+    visitor: Visitor,
+    input: CreateGalleryDownload,
+) -> Result<Answer<DownloadTicket>, ApiError> {
+    let open = open(&ctx, &visitor).await?;
+    let file = permitted_file(&open)?;
+    let counted = identify(&ctx, &visitor);
+    match &input.selection {
+        Some(Selection::Bib(_)) if !open.gallery.settings.bib_search => return Err(search_disabled()),
+        // It tells as much as a search.
+        Some(Selection::Bib(_)) => count_search(&ctx, &open, &counted).await?,
+        Some(Selection::Selfie(image)) => drop(find_selfie(&ctx, &open, image).await?),
+        Some(Selection::Photos(_)) | None => {}
+    }
+    let photos = downloads::select_photos(&ctx, &open.album, input.selection).await?;
+    let ticket = downloads::permit(&ctx, &open.album, photos, file).await?;
+    Ok(answer(ticket, counted))
 }
 
 pub(crate) async fn report(

@@ -6,6 +6,7 @@ use crate::operation::credits::credit_operations;
 use crate::operation::erasures::erasure_operations;
 use crate::operation::galleries::gallery_operations;
 use crate::operation::info::{manage, read, search, upload};
+use crate::operation::pictures::picture_operations;
 
 /// Returns all operations of the partner API.
 pub(crate) fn all_operations() -> Vec<Operation> {
@@ -17,6 +18,7 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(search_operations())
         .chain(erasure_operations())
         .chain(gallery_operations())
+        .chain(picture_operations())
         .chain(event_operations())
         .chain(webhook_operations())
         .chain(delivery_operations())

@@ -11,6 +11,7 @@ mod credits;
 mod erasures;
 mod galleries;
 mod info;
+mod pictures;
 pub(crate) mod public;
 pub(crate) mod visitors;
 

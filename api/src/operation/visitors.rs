@@ -23,6 +23,10 @@ pub(crate) fn visitor_operations() -> Vec<Operation> {
         ),
         Operation::new_public(read("gallery.photos.list", "Browse photos", ""), visitors::browse),
         Operation::new_public(read("gallery.download", "Download a photo", ""), visitors::download),
+        Operation::new_public(
+            search("gallery.download.create", "Get a download URL for many photos", ""),
+            visitors::create_download,
+        ),
         Operation::new_public(manage("gallery.report", "Report a photo", ""), visitors::report),
         Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), visitors::erase_faces),
     ]

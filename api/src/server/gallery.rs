@@ -29,9 +29,13 @@ impl GalleryCall {
     /// Splits `/g/{link}/api/{path}`.
     fn from_path(path: &str) -> Option<Self> {
         let (link, path) = path.strip_prefix(GALLERY_PREFIX)?.split_once("/api/")?;
-        let is_link = !link.is_empty() && link.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        is_link.then(|| Self { link: link.to_owned(), path: format!("/{path}") })
+        is_link(link).then(|| Self { link: link.to_owned(), path: format!("/{path}") })
     }
+}
+
+/// Whether a text could be the secret part of an address.
+pub(super) fn is_link(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns the path of an operation below galleries without the link, which is a secret.

@@ -16,6 +16,7 @@ use warp::http::{HeaderMap, Request};
 use warp::reply::Response;
 
 use crate::context::{Context, TraceHook};
+use crate::downloads::DOWNLOADS_PREFIX;
 use crate::errors::ApiError;
 use crate::metrics as names;
 use crate::operation::console::console_operations;
@@ -58,6 +59,7 @@ impl RouteLabels {
         match self.0.get(without_slash) {
             Some(label) => label,
             None if path.starts_with(STORAGE_PREFIX) => "storage",
+            None if path.starts_with(DOWNLOADS_PREFIX) => "downloads",
             None if AdminEndpoint::from_path(path).is_some() => "admin",
             None if path.starts_with("/console") || path.starts_with("/assets/") => "console",
             None if path.starts_with(GALLERY_PREFIX) => {

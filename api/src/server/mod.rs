@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod connection;
 pub(crate) mod console;
+mod downloads;
 pub(crate) mod gallery;
 pub(crate) mod listener;
 pub(crate) mod middleware;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fast_qr::convert::svg::SvgBuilder;
+use fast_qr::{ECL, QRBuilder};
 use photofinish_console::{File, Files};
 use sha2::{Digest, Sha256};
 use warp::filters::BoxedFilter;
@@ -16,8 +18,9 @@ use warp::{Filter, reject};
 
 use crate::context::{ConsoleSettings, Context};
 use crate::errors::ApiError;
+use crate::handlers::galleries::QR_CODE_SUFFIX;
 use crate::reply;
-use crate::server::gallery::GALLERY_PREFIX;
+use crate::server::gallery::{GALLERY_PREFIX, is_link};
 
 /// The path under which the files of pages are.
 const FILES_PREFIX: &str = "/assets/";
@@ -35,6 +38,8 @@ enum Page {
     Console,
     /// The page of a gallery.
     Gallery,
+    /// A QR code of the address of a gallery: its link.
+    QrCode(String),
     /// A file of pages.
     File(String),
     /// The root of the host, which has nothing of its own.
@@ -47,6 +52,10 @@ impl Page {
             return Some(Self::File(name.to_owned()));
         }
         if let Some(below) = path.strip_prefix(GALLERY_PREFIX) {
+            let link = below.strip_suffix(QR_CODE_SUFFIX);
+            if let Some(link) = link.filter(|link| is_link(link)) {
+                return Some(Self::QrCode(link.to_owned()));
+            }
             return (!below.contains("/api/")).then_some(Self::Gallery);
         }
         let below = path.strip_prefix(CONSOLE)?;
@@ -98,6 +107,7 @@ impl Site {
             }
             Page::Console => self.page_response("console", NO_CAMERA, headers),
             Page::Gallery => self.page_response("gallery", CAMERA, headers),
+            Page::QrCode(link) => self.qr_code_response(link),
             Page::Root => redirect(CONSOLE),
             Page::File(name) => {
                 match self.files.get(name).filter(|file| !file.media_type.starts_with("text/html")) {
@@ -121,6 +131,24 @@ impl Site {
             }
         }
         response
+    }
+
+    /// Draws the address, whether or not there is such a gallery: who asks has the link.
+    fn qr_code_response(&self, link: &str) -> Response {
+        let base = self.settings.gallery_url.as_ref().unwrap_or(&self.settings.public_url);
+        let address = format!("{}{GALLERY_PREFIX}{link}", base.as_str().trim_end_matches('/'));
+        match QRBuilder::new(address).ecl(ECL::M).build() {
+            Ok(code) => {
+                let picture = SvgBuilder::default().to_str(&code);
+                let mut response =
+                    reply::body_response(HeaderValue::from_static("image/svg+xml"), picture.into());
+                response
+                    .headers_mut()
+                    .insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"));
+                response
+            }
+            Err(_) => ApiError::not_found().into_response(),
+        }
     }
 
     fn page_response(&self, name: &str, permissions: &'static str, headers: &HeaderMap) -> Response {

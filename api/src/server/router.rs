@@ -12,6 +12,7 @@ use warp::{Filter, Rejection, reject};
 
 use crate::auth::Authenticator;
 use crate::context::Context;
+use crate::downloads::DOWNLOADS_PREFIX;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::openapi::Documents;
@@ -21,7 +22,7 @@ use crate::server::admin::AdminEndpoint;
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::request::extract_request;
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
-use crate::server::{console, gallery};
+use crate::server::{console, downloads, gallery};
 
 /// Returns the whole service as one filter that never rejects. [`crate::serve`] adds request ids, time limits, metrics
 /// and the response to panics.
@@ -33,6 +34,7 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
         all = all.or(operation_route(operation, operation_ctx.clone())).unify().boxed();
     }
     all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
+    all = all.or(downloads_route(ctx.clone())).unify().boxed();
     if ctx.settings.console.is_enabled {
         all = all.or(console::routes(operation_ctx.clone())).unify().boxed();
         all = all.or(gallery::routes(operation_ctx)).unify().boxed();
@@ -79,6 +81,19 @@ fn receipt_keys_route(ctx: Context) -> BoxedFilter<(Response,)> {
         .then(move |method: Method| {
             let ctx = ctx.clone();
             async move { receipt_keys::handle(&ctx, &method).await }
+        })
+        .boxed()
+}
+
+fn downloads_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    warp::path::full()
+        .and_then(|path: FullPath| async move {
+            path.as_str().strip_prefix(DOWNLOADS_PREFIX).map(str::to_owned).ok_or_else(reject::not_found)
+        })
+        .and(extract_request())
+        .then(move |ticket: String, request| {
+            let ctx = ctx.clone();
+            async move { downloads::handle(&ctx, &ticket, request).await }
         })
         .boxed()
 }

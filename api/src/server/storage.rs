@@ -8,7 +8,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream::{self, Stream};
 use photofinish_store::blobs::local::uploads::{PublishError, ReceiveError};
 use photofinish_store::blobs::local::{LocalFiles, LocalObject, SignatureError};
 use photofinish_store::model::object_key::ObjectKey;
@@ -190,7 +190,7 @@ async fn send_object(
         return Ok(not_modified(tag));
     }
     let mut response = match content {
-        Content::Full => warp::reply::stream(make_sync(object.body)).into_response(),
+        Content::Full => warp::reply::stream(reply::make_sync(object.body)).into_response(),
         Content::HeadersOnly => Response::new(Bytes::new().into()),
     };
     let headers = response.headers_mut();
@@ -214,16 +214,6 @@ fn not_modified(tag: HeaderValue) -> Response {
     response.headers_mut().insert(ETAG, tag);
     response.headers_mut().insert(CACHE_CONTROL, PICTURE_CACHING);
     response
-}
-
-/// Makes a stream `Sync`, which warp requires of bodies although it polls them from one thread at a time.
-fn make_sync(
-    body: stream::BoxStream<'static, std::io::Result<Bytes>>,
-) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync {
-    let body = std::sync::Mutex::new(body);
-    stream::poll_fn(move |cx| {
-        body.lock().unwrap_or_else(std::sync::PoisonError::into_inner).poll_next_unpin(cx)
-    })
 }
 
 fn preflight_response() -> Response {

@@ -43,6 +43,8 @@ pub(crate) mod code {
     pub(crate) const TOO_COMMON: &str = "too_common";
     /// The password is the address of the account.
     pub(crate) const IS_ADDRESS: &str = "is_address";
+    /// The file is no image that can be used.
+    pub(crate) const INVALID_IMAGE: &str = "invalid_image";
     /// The value is not one of those allowed.
     pub(crate) const INVALID_VALUE: &str = "invalid_value";
 }

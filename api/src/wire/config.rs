@@ -79,6 +79,10 @@ pub(crate) struct ImageSettings {
     /// Length of the longer side, pixels; photos are never enlarged.
     #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
     max_dimension: u32,
+    /// Of the preview alone: whether `url` is the picture with the album's watermark, if it has one.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watermarked: Option<bool>,
 }
 
 const MODES: [RecognitionMode; 2] = [RecognitionMode::Photo, RecognitionMode::Grid];
@@ -99,8 +103,11 @@ impl From<stored::AlbumConfig> for AlbumConfig {
         Self {
             face: config.face.into(),
             text: config.text.into(),
-            preview: ImageSettings { max_dimension: config.preview_max_dimension },
-            thumbnail: ImageSettings { max_dimension: config.thumbnail_max_dimension },
+            preview: ImageSettings {
+                max_dimension: config.preview_max_dimension,
+                watermarked: Some(config.preview_watermarked),
+            },
+            thumbnail: ImageSettings { max_dimension: config.thumbnail_max_dimension, watermarked: None },
             bib_pattern: config.bib_pattern,
             start_list: config.start_list.into(),
             bib_format: config.bib_format.to_string(),
@@ -137,8 +144,8 @@ impl AlbumConfig {
         Self {
             face: recognition(50.0),
             text: recognition(0.0),
-            preview: ImageSettings { max_dimension: 2048 },
-            thumbnail: ImageSettings { max_dimension: 512 },
+            preview: ImageSettings { max_dimension: 2048, watermarked: Some(false) },
+            thumbnail: ImageSettings { max_dimension: 512, watermarked: None },
             bib_pattern: stored::DEFAULT_BIB_PATTERN.to_owned(),
             start_list: StartListConfig::default().into(),
             bib_format: BibFormatConfig::default().to_string(),
@@ -152,7 +159,7 @@ impl AlbumConfig {
 pub(crate) struct ConfigChange {
     face: RecognitionChange,
     text: RecognitionChange,
-    preview: ImageChange,
+    preview: PreviewChange,
     thumbnail: ImageChange,
     bib_pattern: Option<String>,
     start_list: StartListChange,
@@ -166,6 +173,12 @@ struct RecognitionChange {
     enabled: Option<bool>,
     grid: Option<Option<Grid>>,
     mode: Option<RecognitionMode>,
+}
+
+#[derive(Default)]
+struct PreviewChange {
+    max_dimension: Option<u32>,
+    watermarked: Option<bool>,
 }
 
 #[derive(Default)]
@@ -229,6 +242,22 @@ impl Input for RecognitionChange {
     }
 }
 
+impl Input for PreviewChange {
+    const NAME: &'static str = "PreviewChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let description = "Length of the longer side, pixels; photos are never enlarged.";
+        let max_dimension = fields.optional("maxDimension", description, Integer { min: 64, max: 8192 });
+        let description = "Whether `url` is the picture with the album's watermark, if it has one.";
+        let watermarked = fields.optional("watermarked", description, Boolean);
+        Some(Self { max_dimension, watermarked })
+    }
+
+    fn example() -> Value {
+        json!({ "maxDimension": 1024 })
+    }
+}
+
 impl Input for ImageChange {
     const NAME: &'static str = "ImageChange";
 
@@ -289,6 +318,7 @@ impl ConfigChange {
             face: self.face.apply_to(&base.face),
             text: self.text.apply_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
+            preview_watermarked: self.preview.watermarked.unwrap_or(base.preview_watermarked),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
             start_list: self.start_list.apply_to(base.start_list),

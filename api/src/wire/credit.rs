@@ -227,7 +227,7 @@ pub(crate) struct UsageRow {
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     album_id: Option<Uuid>,
-    /// With `by` `operation`: `photo` (became ready), `photo_failed`, `face_search`, `text_search`; may grow.
+    /// With `by` `operation`: `photo` (became ready), `photo_failed`, `face_search`, `text_search`, `download`; may grow.
     #[schema(nullable = false, example = "photo")]
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,

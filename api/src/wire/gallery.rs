@@ -15,6 +15,12 @@ use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
 use crate::validate::validators::{Boolean, Integer, Nullable, OneOf, text, web_uri};
 
+/// Where the page of a gallery is, and a QR code of that.
+pub(crate) struct GalleryUrls {
+    pub(crate) page: String,
+    pub(crate) qr_code: String,
+}
+
 /// The public page of an album.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +31,9 @@ pub(crate) struct Gallery {
     /// Its address: whoever has it may look. Null before it was first enabled.
     #[schema(required, format = "uri")]
     url: Option<String>,
+    /// A QR code of the address (SVG). Null before it was first enabled.
+    #[schema(required, format = "uri")]
+    qr_url: Option<String>,
     /// Whether visitors find photos by bib.
     bib_search: bool,
     /// Whether visitors find photos by selfie, after their consent.
@@ -33,6 +42,8 @@ pub(crate) struct Gallery {
     browse: bool,
     /// What visitors may download: `none`, `preview` or `original`.
     downloads: String,
+    /// Whether visitors see and download pictures with the album's watermark alone, if it has one.
+    watermark: bool,
     /// From when on it says that it is over.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
@@ -59,10 +70,11 @@ pub(crate) struct Gallery {
 
 impl Gallery {
     /// A gallery with its address.
-    pub(crate) fn new(stored: Stored, url: String) -> Self {
+    pub(crate) fn new(stored: Stored, urls: GalleryUrls) -> Self {
         let Stored { album, enabled, settings, expires_at, opened, searches, .. } = stored;
         let gallery = Self::of_settings(album, settings);
-        Self { enabled, url: Some(url), expires_at, opened, searches, ..gallery }
+        let GalleryUrls { page, qr_code } = urls;
+        Self { enabled, url: Some(page), qr_url: Some(qr_code), expires_at, opened, searches, ..gallery }
     }
 
     /// The gallery of an album that has had none.
@@ -71,10 +83,12 @@ impl Gallery {
             album_id: album.0,
             enabled: false,
             url: None,
+            qr_url: None,
             bib_search: settings.bib_search,
             selfie_search: settings.selfie_search,
             browse: settings.browse,
             downloads: settings.downloads.as_str().to_owned(),
+            watermark: settings.watermark,
             expires_at: None,
             searches_per_visitor: settings.searches_per_visitor,
             contact: settings.contact,
@@ -91,6 +105,7 @@ impl Output for Gallery {
         Self {
             enabled: true,
             url: Some("https://photos.example/g/4fQ2aBc8dEfGhIjKlMnOpQ".to_owned()),
+            qr_url: Some("https://photos.example/g/4fQ2aBc8dEfGhIjKlMnOpQ/qr.svg".to_owned()),
             expires_at: Some(sample::TIME),
             contact: Some("privacy@race.example".to_owned()),
             opened: 812,
@@ -151,6 +166,7 @@ pub(crate) struct UpdateGallery {
     pub(crate) selfie_search: Option<bool>,
     pub(crate) browse: Option<bool>,
     pub(crate) downloads: Option<Downloads>,
+    pub(crate) watermark: Option<bool>,
     pub(crate) expires_at: Option<Option<OffsetDateTime>>,
     pub(crate) searches_per_visitor: Option<u32>,
     pub(crate) contact: Option<Option<String>>,
@@ -173,6 +189,9 @@ impl Input for UpdateGallery {
         let browse = fields.optional("browse", "Whether visitors see all photos.", Boolean);
         let choices = OneOf { choices: &Downloads::ALL, to_name: Downloads::as_str };
         let downloads = fields.optional("downloads", "What visitors may download.", choices);
+        let watermark = "Whether visitors see pictures with the album's watermark alone, if it has one; then they download no \
+            originals either.";
+        let watermark = fields.optional("watermark", watermark, Boolean);
         let expires_at = "From when on it says that it is over; null for never. 90 days after it is first enabled if missing.";
         let expires_at = fields.optional("expiresAt", expires_at, Nullable(date_time()));
         let searches = "Searches of one visitor on a day; a network has ten times as many.";
@@ -190,6 +209,7 @@ impl Input for UpdateGallery {
             selfie_search,
             browse,
             downloads,
+            watermark,
             expires_at,
             searches_per_visitor: searches,
             contact,

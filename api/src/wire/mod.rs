@@ -10,6 +10,7 @@ pub(crate) mod cost;
 pub(crate) mod credit;
 pub(crate) mod cursor;
 pub(crate) mod delivery;
+pub(crate) mod download;
 pub(crate) mod erasure;
 pub(crate) mod erasure_requests;
 pub(crate) mod event;
@@ -22,6 +23,7 @@ pub(crate) mod start_list_entries;
 pub(crate) mod start_list_summary;
 pub(crate) mod upload;
 pub(crate) mod visitor;
+pub(crate) mod watermark;
 pub(crate) mod webhook;
 
 use photofinish_store::model::ids::{

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{BoundingBox, Output, read_album_id, round_percent, sample, string_enum};
 use crate::validate::input::{Fields, Input};
+use crate::validate::times::date_time;
 use crate::validate::validators::{AnyText, Integer, OneOf};
 use crate::wire::cursor;
 use crate::wire::search::KnownEntries;
@@ -295,6 +296,9 @@ pub(crate) struct ListPhotos {
     pub(crate) state: Option<PhotoState>,
     pub(crate) after: Option<photofinish_store::model::ids::PhotoId>,
     pub(crate) limit: u32,
+    pub(crate) camera: Option<String>,
+    pub(crate) from: Option<OffsetDateTime>,
+    pub(crate) until: Option<OffsetDateTime>,
 }
 
 impl Input for ListPhotos {
@@ -308,7 +312,11 @@ impl Input for ListPhotos {
         let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::id_cursor());
         let after =
             after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::model::ids::PhotoId);
-        Some(Self { album: album?, state, after, limit })
+        let camera = "Only photos of this camera: see `albums/cameras/list`.";
+        let camera = fields.optional("camera", camera, AnyText);
+        let from = fields.optional("takenFrom", "Only photos taken at this time or later.", date_time());
+        let until = fields.optional("takenUntil", "Only photos taken before this time.", date_time());
+        Some(Self { album: album?, state, after, limit, camera, from, until })
     }
 
     fn example() -> Value {

@@ -12,7 +12,7 @@ fn a_new_album_has_the_defaults_of_the_contract_and_the_settings() {
     let recognition = |threshold: f64| json!({ "confidenceThreshold": threshold, "enabled": true, "grid": null, "mode": "photo" });
     let config = json!({
         "face": recognition(50.0), "text": recognition(0.0),
-        "preview": { "maxDimension": 2048 }, "thumbnail": { "maxDimension": 512 },
+        "preview": { "maxDimension": 2048, "watermarked": false }, "thumbnail": { "maxDimension": 512 },
         "bibPattern": "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$",
         "startList": { "enabled": true, "offListShare": 0.1 },
         "bibFormat": "auto",

@@ -89,7 +89,12 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 46] = [
+const SCOPES: [(&str, Option<Scope>); 51] = [
+    ("/albums/watermark/get", Some(Scope::AlbumManage)),
+    ("/albums/watermark/signed", Some(Scope::AlbumManage)),
+    ("/albums/watermark/set", Some(Scope::AlbumManage)),
+    ("/albums/cameras/list", Some(Scope::PhotoUpload)),
+    ("/photos/download/create", Some(Scope::SearchRead)),
     ("/albums/gallery/reports", Some(Scope::AlbumManage)),
     ("/albums/gallery/get", Some(Scope::AlbumManage)),
     ("/albums/gallery/update", Some(Scope::AlbumManage)),

@@ -3,35 +3,8 @@
 use photofinish_store::model::key::Scope;
 use serde_json::{Value, json};
 
-use crate::support::{ApiResponse, Partner, TestService, bib, face};
-
-/// A browser on the page of a gallery.
-struct Guest<'s> {
-    service: &'s TestService,
-    path: String,
-    cookie: Option<String>,
-}
-
-impl<'s> Guest<'s> {
-    /// A new visitor of the gallery at this address.
-    fn at(service: &'s TestService, url: &Value) -> Self {
-        let url = url.as_str().unwrap();
-        let path = url.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
-        Self { service, path, cookie: None }
-    }
-
-    fn call(&mut self, operation: &str, body: Value) -> ApiResponse {
-        let mut headers = vec![("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
-        headers.extend(self.cookie.as_deref().map(|cookie| ("cookie", cookie)));
-        let line = format!("POST {}/api/gallery/{operation}", self.path);
-        let response = Partner::new(self.service, None).send(&line, &headers, body.to_string());
-        let set = response.header("set-cookie").split(';').next().unwrap_or_default();
-        if !set.is_empty() {
-            self.cookie = Some(set.to_owned());
-        }
-        response
-    }
-}
+use crate::support::guest::Guest;
+use crate::support::{Partner, TestService, bib, face};
 
 /// An album with two photos of bib 1207, and its open gallery.
 fn open_gallery(service: &TestService, partner: &Partner, settings: Value) -> (Value, Value) {

@@ -25,6 +25,8 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         ("/albums/startlist/check", json!({ "albumId": album, "csv": "bib\n7" })),
         ("/faces/erase", json!({ "albumId": album, "imageId": image, "dryRun": true })),
         ("/albums/gallery/update", json!({ "albumId": album, "enabled": true })),
+        ("/albums/watermark/set", json!({ "albumId": album, "watermark": {} })),
+        ("/photos/download/create", json!({ "albumId": album, "bib": "1207" })),
         ("/people/erase", json!({ "albumId": album, "bib": "1207", "dryRun": true })),
     ];
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]
@@ -35,6 +37,9 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         "/albums/get",
         "/albums/gallery/get",
         "/albums/gallery/reports",
+        "/albums/watermark/get",
+        "/albums/watermark/signed",
+        "/albums/cameras/list",
         "/albums/progress",
         "/albums/startlist/get",
         "/albums/startlist/entries",

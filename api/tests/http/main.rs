@@ -16,6 +16,7 @@ mod events;
 mod galleries;
 mod isolation;
 mod photos;
+mod pictures;
 mod progress;
 mod queued;
 mod rate_limits;

@@ -179,6 +179,7 @@ fn derive(
             file: encode_photo()?,
             inner: Arc::clone(&store.blobs),
         }),
+        watermarks: Arc::clone(&store.watermarks),
         models: Arc::new(SimulatedModels(Arc::clone(&machine))),
         runtime: runtime.handle().clone(),
         reserved_cores: ReservedCores::default(),

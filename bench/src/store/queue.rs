@@ -127,6 +127,7 @@ pub fn finish_with_faces(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResult
         size: PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces,
         texts: Vec::new(),

@@ -11,4 +11,5 @@ pub(crate) mod raster;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upright_resizer;
+pub(crate) mod watermark;
 pub(crate) mod webp;

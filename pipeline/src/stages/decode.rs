@@ -87,6 +87,7 @@ impl Decode {
             size: PhotoSize { width: size.width, height: size.height },
             taken_at: exif.taken_at,
             camera: exif.camera,
+            watermark: photo.watermark.clone(),
         };
         let orientation = exif.orientation;
         let (metadata, permit) = (Arc::new(metadata), Arc::new(permit));

@@ -15,6 +15,7 @@ use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::engine::store_client::StoreClient;
 use crate::settings::Limits;
 use crate::stages::photo::FetchedPhoto;
+use crate::stages::watermarks::WatermarkCache;
 
 /// The stage `fetch`; one per thread.
 pub(crate) struct Fetch {
@@ -22,6 +23,7 @@ pub(crate) struct Fetch {
     pub(crate) store_client: StoreClient,
     pub(crate) file_budget: Budget,
     pub(crate) limits: Limits,
+    pub(crate) watermarks: Arc<WatermarkCache>,
 }
 
 impl SteppedStage for Fetch {
@@ -70,7 +72,8 @@ impl Fetch {
             Ok(bytes) => {
                 let bytes_read = bytes.len() as u64;
                 lease.spent.add("fetch", Spent { bytes_read, ..Spent::default() });
-                Ok(Ok(Step::Done(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })))
+                let (lease, watermark) = (Arc::clone(lease), self.watermarks.get(&self.store_client, lease)?);
+                Ok(Ok(Step::Done(FetchedPhoto { lease, bytes, watermark, _permit: permit })))
             }
             Err(error) => classify_error(error, max_bytes).map(Err),
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::cost::Spent;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -101,7 +102,7 @@ impl Index {
     /// Removes the previews of photos that were deleted meanwhile: the deletion listed their objects before these were
     /// written.
     fn remove_previews<'a>(&self, gone: impl Iterator<Item = &'a ReadPhoto>) -> Result<(), Outage> {
-        for key in gone.flat_map(preview_keys) {
+        for (key, _) in gone.flat_map(preview_files) {
             self.store_client
                 .call(Component::Storage, self.blobs.delete(&key))?
                 .map_err(|error| Outage::from_store_error(Component::Storage, error))?;
@@ -114,7 +115,7 @@ impl Index {
 fn charge_batch(batch: &[ReadPhoto]) {
     let cpu = take_cpu_time() / u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
     for photo in batch {
-        let bytes_written = (photo.previews.preview.len() + photo.previews.thumbnail.len()) as u64;
+        let bytes_written = photo.previews.size_bytes() as u64;
         photo.metadata.lease.spent.add("index", Spent { cpu, bytes_written, ..Spent::default() });
     }
 }
@@ -127,11 +128,17 @@ fn count_searchable(photo: &ReadPhoto) {
     metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(elapsed.as_seconds_f64().max(0.0));
 }
 
-/// Keys of preview and thumbnail, in this order.
-fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
-    let lease = &photo.metadata.lease;
-    [ObjectRole::Preview, ObjectRole::Thumbnail]
-        .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
+/// The files of a photo's pictures, with their keys.
+fn preview_files(photo: &ReadPhoto) -> impl Iterator<Item = (ObjectKey, Bytes)> {
+    let (lease, previews) = (Arc::clone(&photo.metadata.lease), &photo.previews);
+    let files = [
+        (ObjectRole::Preview, Some(previews.preview.clone())),
+        (ObjectRole::Thumbnail, Some(previews.thumbnail.clone())),
+        (ObjectRole::Marked, previews.marked.clone()),
+    ];
+    files.into_iter().filter_map(move |(role, bytes)| {
+        Some((ObjectKey::photo(lease.organization, lease.album, lease.photo, role), bytes?))
+    })
 }
 
 /// Concurrent uploads of a batch: enough to hide the storage's latency, few enough that each makes progress on a slow
@@ -147,8 +154,7 @@ async fn upload_previews(
 ) -> Result<(), Outage> {
     let mut uploads = JoinSet::new();
     for photo in batch {
-        let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
-        for (key, bytes) in preview_keys(photo).into_iter().zip(files) {
+        for (key, bytes) in preview_files(photo) {
             if uploads.len() >= MAX_CONCURRENT_UPLOADS {
                 join_next_upload(&mut uploads).await?;
             }
@@ -180,6 +186,7 @@ fn to_photo_results(photo: &ReadPhoto) -> PhotoResults {
         size: photo.metadata.size,
         taken_at: photo.metadata.taken_at,
         camera: photo.metadata.camera.clone(),
+        watermark_version: photo.metadata.watermark.as_ref().map_or(0, |watermark| watermark.version()),
         skipped_runners: photo.skipped_runners,
         faces: photo.faces.clone(),
         texts: photo.texts.clone(),
@@ -205,7 +212,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
-    use bytes::Bytes;
     use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
     use photofinish_store::model::photo::PhotoSize;
     use photofinish_store::traits::{Lease, Result, UploadConditions};
@@ -276,12 +282,19 @@ mod tests {
             attempt: 1,
             confirmed_at: OffsetDateTime::now_utc(),
             erased_places: Vec::new(),
+            watermark_version: 0,
             spent: Arc::default(),
         };
         let size = PhotoSize { width: 1, height: 1 };
         ReadPhoto {
-            metadata: Arc::new(PhotoMetadata { lease: Arc::new(lease), size, taken_at: None, camera: None }),
-            previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
+            metadata: Arc::new(PhotoMetadata {
+                lease: Arc::new(lease),
+                size,
+                taken_at: None,
+                camera: None,
+                watermark: None,
+            }),
+            previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new(), marked: None },
             faces: Vec::new(),
             texts: Vec::new(),
             skipped_runners: 0,

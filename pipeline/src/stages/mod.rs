@@ -16,3 +16,4 @@ pub(crate) mod quality;
 pub(crate) mod read;
 pub(crate) mod resize;
 pub(crate) mod sizes;
+pub(crate) mod watermarks;

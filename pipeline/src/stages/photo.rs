@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 
 use crate::engine::budget::BudgetPermit;
 use crate::image::pool::PooledPicture;
+use crate::image::watermark::WatermarkPicture;
 
 /// What every photo carries from `decode` to `index`.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct PhotoMetadata {
     pub(crate) size: PhotoSize,
     pub(crate) taken_at: Option<OffsetDateTime>,
     pub(crate) camera: Option<String>,
+    /// What is drawn on its marked picture; `None` if it gets none.
+    pub(crate) watermark: Option<Arc<WatermarkPicture>>,
 }
 
 /// A photo whose file was read.
@@ -29,6 +32,8 @@ pub(crate) struct PhotoMetadata {
 pub(crate) struct FetchedPhoto {
     pub(crate) lease: Arc<Lease>,
     pub(crate) bytes: Bytes,
+    /// Of the album.
+    pub(crate) watermark: Option<Arc<WatermarkPicture>>,
     /// Of the file budget. Declared after `bytes`, so that it is returned after they are freed.
     pub(crate) _permit: BudgetPermit,
 }
@@ -59,11 +64,13 @@ pub(crate) struct SizedPhoto {
 pub(crate) struct Previews {
     pub(crate) preview: Bytes,
     pub(crate) thumbnail: Bytes,
+    /// The preview with the album's watermark, if it has one.
+    pub(crate) marked: Option<Bytes>,
 }
 
 impl Previews {
     pub(crate) fn size_bytes(&self) -> usize {
-        self.preview.len() + self.thumbnail.len()
+        self.preview.len() + self.thumbnail.len() + self.marked.as_ref().map_or(0, Bytes::len)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The stage `resize`: makes upright pictures of a photo: preview and thumbnail as JPEG files without EXIF data, and
-//! the frame for networks. Nothing is enlarged.
+//! The stage `resize`: makes upright pictures of a photo: preview and thumbnail as JPEG files without EXIF data, the
+//! preview with the album's watermark, and the frame for networks. Nothing is enlarged.
 //!
 //! Each size is made from the next larger one: a thumbnail made from the preview costs a fifth of one made from the
 //! photo (measured; `bench reading` prints it).
@@ -26,6 +26,7 @@ const PREVIEW_QUALITY: i32 = 80;
 pub(crate) struct Resize {
     resizer: UprightResizer,
     compressor: Compressor,
+    pool: PixelPool,
     /// The most cells per photo and network in grid mode.
     max_cells: u32,
 }
@@ -36,11 +37,8 @@ impl Resize {
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
     pub(crate) fn new(pool: PixelPool, max_cells: u32) -> turbojpeg::Result<Self> {
-        let mut compressor = Compressor::new()?;
-        compressor.set_quality(PREVIEW_QUALITY)?;
-        // No optimised Huffman tables: they save 1 % of the bytes and cost 13 ms.
-        compressor.set_subsamp(Subsamp::Sub2x2)?;
-        Ok(Self { resizer: UprightResizer::new(pool), compressor, max_cells })
+        let (compressor, resizer) = (preview_compressor()?, UprightResizer::new(pool.clone()));
+        Ok(Self { resizer, compressor, pool, max_cells })
     }
 
     fn resize_photo(&mut self, photo: &DecodedPhoto) -> Result<SizedPhoto, Poison> {
@@ -50,6 +48,7 @@ impl Resize {
         let previews = Previews {
             preview: self.encode_jpeg(pictures.preview.frame())?,
             thumbnail: self.encode_jpeg(pictures.thumbnail.frame())?,
+            marked: self.encode_marked(photo, pictures.preview.frame())?,
         };
         photo.permit.shrink_to(pictures.frame.size_bytes() + previews.size_bytes());
         Ok(SizedPhoto {
@@ -60,6 +59,19 @@ impl Resize {
         })
     }
 
+    /// Returns the preview with the watermark, if the photo gets one.
+    fn encode_marked(&mut self, photo: &DecodedPhoto, preview: Frame<'_>) -> Result<Option<Bytes>, Poison> {
+        let Some(watermark) = &photo.metadata.watermark else { return Ok(None) };
+        // A copy, because networks may look at the same pixels.
+        let mut pixels = self.pool.acquire_buffer(preview.pixels().len());
+        pixels.copy_from_slice(preview.pixels());
+        watermark.draw(&mut pixels, preview.size());
+        let frame = Frame::new(&pixels, preview.width(), preview.height()).expect("as large as the preview");
+        let marked = self.encode_jpeg(frame)?;
+        self.pool.return_buffer(pixels);
+        Ok(Some(marked))
+    }
+
     fn encode_jpeg(&mut self, frame: Frame<'_>) -> Result<Bytes, Poison> {
         let (width, height) = (frame.width() as usize, frame.height() as usize);
         let image =
@@ -68,6 +80,15 @@ impl Resize {
             Poison::new(FailureReason::ProcessingCrashed, format!("cannot encode a preview: {error}"))
         })
     }
+}
+
+/// Returns what encodes previews.
+pub(crate) fn preview_compressor() -> turbojpeg::Result<Compressor> {
+    let mut compressor = Compressor::new()?;
+    compressor.set_quality(PREVIEW_QUALITY)?;
+    // No optimised Huffman tables: they save 1 % of the bytes and cost 13 ms.
+    compressor.set_subsamp(Subsamp::Sub2x2)?;
+    Ok(compressor)
 }
 
 impl Stage for Resize {

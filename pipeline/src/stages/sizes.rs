@@ -50,10 +50,11 @@ impl OutputSizes {
     }
 
     /// Bytes that resizing takes beside the decoded photo: the largest picture twice, as it is rotated into a second
-    /// buffer, and the files.
+    /// buffer, or its copy gets a watermark, and the files.
     pub(crate) fn memory_bytes(&self) -> usize {
         let pixels = self.largest().area() * 3 * 2;
-        pixels + (self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL
+        // The preview twice: with the watermark too.
+        pixels + (2 * self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL
     }
 }
 

@@ -217,6 +217,7 @@ fn empty_results(lease: &Lease) -> PhotoResults {
         size: PhotoSize { width: 1, height: 1 },
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces: Vec::new(),
         texts: Vec::new(),

@@ -225,6 +225,7 @@ impl Queue for MemoryQueue {
                 attempt: entry.attempts,
                 confirmed_at: OffsetDateTime::now_utc(),
                 erased_places: Vec::new(),
+                watermark_version: 0,
                 spent: Arc::default(),
             });
         }

@@ -21,6 +21,7 @@ pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
         attempt: 1,
         confirmed_at: OffsetDateTime::now_utc(),
         erased_places: Vec::new(),
+        watermark_version: 0,
         spent: Arc::default(),
     }
 }
@@ -33,6 +34,7 @@ pub(crate) fn album_config() -> AlbumConfig {
         face: recognition.clone(),
         text: recognition,
         preview_max_dimension: 2048,
+        preview_watermarked: false,
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),

@@ -159,10 +159,11 @@ impl PipelineFixture {
         models: Arc<dyn ModelFactory>,
         blobs: Arc<dyn Blobs>,
     ) -> Pipeline {
-        let queue = Arc::clone(&self.store.queue);
+        let (queue, watermarks) = (Arc::clone(&self.store.queue), Arc::clone(&self.store.watermarks));
         let runtime = self.runtime.handle().clone();
         let reserved_cores = ReservedCores::default();
-        Pipeline::start(settings, PipelineDependencies { queue, blobs, models, runtime, reserved_cores })
+        let dependencies = PipelineDependencies { queue, blobs, watermarks, models, runtime, reserved_cores };
+        Pipeline::start(settings, dependencies)
     }
 }
 
@@ -222,6 +223,7 @@ pub fn album_config() -> AlbumConfig {
         face: recognition.clone(),
         text: recognition,
         preview_max_dimension: 2048,
+        preview_watermarked: false,
         thumbnail_max_dimension: 256,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),

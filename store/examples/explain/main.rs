@@ -153,6 +153,7 @@ fn results_for(lease: &Lease) -> PhotoResults {
         size: photofinish_store::model::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces: (0..3)
             .map(|_| photofinish_store::model::photo::DetectedFace {

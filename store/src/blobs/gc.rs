@@ -164,6 +164,8 @@ struct GcCandidate {
 struct AlbumCandidates {
     photos: Vec<(PhotoId, ObjectRole, GcCandidate)>,
     probes: Vec<(ProbeId, GcCandidate)>,
+    /// Read when they became a watermark, or never.
+    watermarks: Vec<GcCandidate>,
 }
 
 /// Candidates to compare with the database, by album.
@@ -188,6 +190,7 @@ impl CandidateBatch {
             match owner {
                 ObjectOwner::Photo(photo, role) => of_album.photos.push((photo, role, candidate)),
                 ObjectOwner::Probe(probe) => of_album.probes.push((probe, candidate)),
+                ObjectOwner::Watermark(_) => of_album.watermarks.push(candidate),
             }
         }
         true
@@ -205,7 +208,7 @@ impl GarbageCollection<'_> {
     /// Removes objects without a row, and pictures that their photo does not show.
     async fn remove_garbage(&mut self, batch: CandidateBatch) -> Result<()> {
         let queries = &self.collector.queries;
-        for (album, AlbumCandidates { photos, probes }) in batch.albums {
+        for (album, AlbumCandidates { photos, probes, watermarks }) in batch.albums {
             let ids: Vec<PhotoId> = photos.iter().map(|(photo, ..)| *photo).collect();
             let states = queries.load_photo_states(album, &ids).await?;
             let ids: Vec<ProbeId> = probes.iter().map(|(probe, _)| *probe).collect();
@@ -214,6 +217,7 @@ impl GarbageCollection<'_> {
                 .into_iter()
                 .filter(|(probe, _)| !existing.contains(probe))
                 .map(|(_, candidate)| candidate)
+                .chain(watermarks)
                 .collect();
             let mut stale = Vec::new();
             for (photo, role, candidate) in photos {

@@ -75,9 +75,8 @@ async fn deleting_an_album_removes_its_objects_and_no_others(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let other = AlbumFixture::create(store).await;
     let organization = fixture.tenant.organization;
-    let mut keys: Vec<ObjectKey> = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail]
-        .map(|role| object_key(&fixture, PhotoId::generate(), role))
-        .into();
+    let mut keys: Vec<ObjectKey> =
+        ObjectRole::ALL.map(|role| object_key(&fixture, PhotoId::generate(), role)).into();
     keys.push(ObjectKey::probe(organization, fixture.album, ProbeId::generate()));
     let kept = object_key(&other, PhotoId::generate(), ObjectRole::Original);
     for key in keys.iter().chain([&kept]) {

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::blobs::gc::{GcOptions, GcReport};
 use crate::conformance::fixture::{AlbumFixture, LONG, face};
-use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId, WatermarkUploadId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::model::photo::FailureReason;
 use crate::store::Store;
 
-const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
+const ROLES: [ObjectRole; 4] = ObjectRole::ALL;
 
 const BYTES: &[u8] = b"twelve bytes";
 
@@ -27,8 +27,8 @@ impl Objects<'_> {
         self.keys.push((key, stays));
     }
 
-    /// Writes the original, the preview and the thumbnail of a photo.
-    async fn add_photo(&mut self, fixture: &AlbumFixture, photo: PhotoId, stay: [bool; 3]) {
+    /// Writes the original and the pictures of a photo.
+    async fn add_photo(&mut self, fixture: &AlbumFixture, photo: PhotoId, stay: [bool; 4]) {
         for (role, stays) in ROLES.into_iter().zip(stay) {
             let key = ObjectKey::photo(fixture.tenant.organization, fixture.album, photo, role);
             self.add(key, stays).await;
@@ -70,7 +70,7 @@ pub async fn gc_suite(store: &Store) {
     // An album whose rows are deleted and whose objects are not.
     let deleted = AlbumFixture::create(store).await;
     let photo = deleted.add_ready_photo(vec![face([1.0, 0.0, 0.0, 0.0])], Vec::new()).await;
-    objects.add_photo(&deleted, photo, [false; 3]).await;
+    objects.add_photo(&deleted, photo, [false; 4]).await;
     let probe = deleted.store.probes.create(deleted.album, LONG).await.expect("creates a selfie").id;
     objects.add_probe(&deleted, probe, false).await;
     deleted.delete().await;
@@ -102,26 +102,29 @@ async fn add_photos_of_every_kind(objects: &mut Objects<'_>, fixture: &AlbumFixt
     assert_eq!(queue.reprocess(fixture.album).await.expect("requeues"), 1);
     let held = fixture.lease_fresh(1, LONG).await.pop().expect("it waits");
     assert_eq!(held.photo, again);
-    objects.add_photo(fixture, again, [true; 3]).await;
+    objects.add_photo(fixture, again, [true; 4]).await;
     let ready = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
-    objects.add_photo(fixture, ready, [true; 3]).await;
+    objects.add_photo(fixture, ready, [true; 4]).await;
     let failed = fixture.queue_photos(1).await[0];
     let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails it");
-    objects.add_photo(fixture, failed, [true, false, false]).await;
+    objects.add_photo(fixture, failed, [true, false, false, false]).await;
     let expected = fixture.create_photos(1).await[0];
-    objects.add_photo(fixture, expected, [true, false, false]).await;
+    objects.add_photo(fixture, expected, [true, false, false, false]).await;
     let deleted = fixture.create_photos(1).await[0];
     fixture.store.photos.delete(fixture.album, deleted).await.expect("deletes it");
-    objects.add_photo(fixture, deleted, [false; 3]).await;
+    objects.add_photo(fixture, deleted, [false; 4]).await;
     let queued = fixture.queue_photos(1).await[0];
-    objects.add_photo(fixture, queued, [true; 3]).await;
+    objects.add_photo(fixture, queued, [true; 4]).await;
     let probes = &fixture.store.probes;
     let alive = probes.create(fixture.album, LONG).await.expect("creates a selfie").id;
     objects.add_probe(fixture, alive, true).await;
     let removed = probes.create(fixture.album, LONG).await.expect("creates a selfie").id;
     probes.remove(&[removed]).await.expect("removes it");
     objects.add_probe(fixture, removed, false).await;
+    let upload = WatermarkUploadId::generate();
+    let organization = fixture.tenant.organization;
+    objects.add(ObjectKey::watermark(organization, fixture.album, upload), false).await;
 }
 
 /// Writes objects with unknown names, and objects of an organization that the database does not know.
@@ -139,7 +142,7 @@ async fn an_interrupted_deletion_is_completed(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let mut objects = Objects { store, keys: Vec::new() };
     let photo = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
-    objects.add_photo(&fixture, photo, [false; 3]).await;
+    objects.add_photo(&fixture, photo, [false; 4]).await;
     store.albums.close(&fixture.tenant, fixture.album).await.expect("closes it");
     assert_eq!(collect_garbage(store, LONG, false).await.finished_albums, 0, "it may be on its way");
     assert_eq!(collect_garbage(store, Duration::ZERO, false).await.finished_albums, 1);

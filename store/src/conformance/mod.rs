@@ -17,6 +17,7 @@ pub(crate) mod gc;
 pub(crate) mod keys;
 pub(crate) mod outbox;
 pub(crate) mod photos;
+pub(crate) mod pictures;
 pub(crate) mod probes;
 pub(crate) mod processes;
 pub(crate) mod queue;
@@ -54,6 +55,7 @@ pub use self::gc::gc_suite;
 pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
 pub use self::photos::photos_suite;
+pub use self::pictures::pictures_suite;
 pub use self::probes::probes_suite;
 pub use self::processes::processes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
@@ -85,6 +87,7 @@ pub async fn run_all_suites(store: &Store) {
     bib_formats_suite(store).await;
     erasures_suite(store).await;
     costs_suite(store).await;
+    pictures_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

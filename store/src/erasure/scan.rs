@@ -43,7 +43,7 @@ impl Eraser {
         }
         let mut keys = Vec::new();
         for photo in &stored.plan.deleted_photos {
-            for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+            for role in ObjectRole::ALL {
                 keys.push(ObjectKey::photo(organization, album, *photo, role));
             }
         }

@@ -36,6 +36,8 @@ pub struct Album {
     pub tags: Vec<String>,
     /// How its photos are processed and searched.
     pub config: AlbumConfig,
+    /// The version of its watermark; 0 without one.
+    pub watermark_version: i64,
     /// Microsecond precision.
     pub created_at: OffsetDateTime,
     /// Microsecond precision.
@@ -51,6 +53,9 @@ pub struct AlbumConfig {
     pub text: Recognition,
     /// Longest side of the preview, pixels, 64 to 8192.
     pub preview_max_dimension: u32,
+    /// Whether its owner gets previews with its watermark, if it has one.
+    #[serde(default)]
+    pub preview_watermarked: bool,
     /// Longest side of the thumbnail, pixels, 64 to 8192.
     pub thumbnail_max_dimension: u32,
     /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
@@ -226,6 +231,7 @@ mod tests {
         let config: AlbumConfig = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(config.start_list, StartListConfig::default(), "an older version wrote none");
         assert_eq!(config.bib_format, BibFormatConfig::Auto, "an older version wrote none");
+        stored["preview_watermarked"] = json!(false);
         stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.1 });
         stored["bib_format"] = json!("auto");
         stored["retention"] = json!({ "photos_days": null, "faces_days": null });

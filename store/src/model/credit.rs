@@ -223,6 +223,8 @@ pub enum UsageOperation {
     FaceSearch,
     /// Bib searches.
     TextSearch,
+    /// Downloads of many photos.
+    Download,
 }
 
 impl UsageOperation {
@@ -233,6 +235,7 @@ impl UsageOperation {
             Self::PhotoFailed => "photo_failed",
             Self::FaceSearch => "face_search",
             Self::TextSearch => "text_search",
+            Self::Download => "download",
         }
     }
 }

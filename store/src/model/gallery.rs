@@ -46,6 +46,8 @@ pub struct GallerySettings {
     pub browse: bool,
     /// Download.
     pub downloads: Downloads,
+    /// See pictures with the album's watermark alone, if it has one.
+    pub watermark: bool,
     /// Searches of one visitor on a day.
     pub searches_per_visitor: u32,
     /// Whom visitors write to.
@@ -66,6 +68,7 @@ impl Default for GallerySettings {
             selfie_search: false,
             browse: false,
             downloads: Downloads::default(),
+            watermark: true,
             searches_per_visitor: SEARCHES_PER_VISITOR,
             contact: None,
             privacy_url: None,
@@ -124,6 +127,13 @@ pub struct OpenGallery {
     pub gallery: Gallery,
     /// Its album.
     pub album: Album,
+}
+
+impl OpenGallery {
+    /// Whether visitors see marked pictures alone.
+    pub fn shows_marked(&self) -> bool {
+        self.gallery.settings.watermark && self.album.watermark_version > 0
+    }
 }
 
 /// Whoever searches: HMACs of the cookie and of the network.

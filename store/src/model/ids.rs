@@ -77,6 +77,8 @@ id! {
     AccountId,
     /// A session of an account.
     SessionId,
+    /// A picture that was uploaded as a watermark.
+    WatermarkUploadId,
     /// A visitor's consent to the comparison of a selfie.
     ConsentId,
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId, WatermarkUploadId};
 
 /// The name of one object, for example `o/<organization>/a/<album>/p/<photo>/original`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,6 +18,13 @@ pub enum ObjectRole {
     Preview,
     /// The upright JPEG that a search hit's `thumbnailUrl` names.
     Thumbnail,
+    /// The preview with the album's watermark.
+    Marked,
+}
+
+impl ObjectRole {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Original, Self::Preview, Self::Thumbnail, Self::Marked];
 }
 
 /// The owner of an object.
@@ -27,6 +34,8 @@ pub enum ObjectOwner {
     Photo(PhotoId, ObjectRole),
     /// A selfie.
     Probe(ProbeId),
+    /// A picture that may become the watermark of its album.
+    Watermark(WatermarkUploadId),
 }
 
 /// The first part of every key.
@@ -39,6 +48,7 @@ impl ObjectKey {
             ObjectRole::Original => "original",
             ObjectRole::Preview => "preview.jpg",
             ObjectRole::Thumbnail => "thumbnail.jpg",
+            ObjectRole::Marked => "marked.jpg",
         };
         Self(format!("{}/p/{photo}/{name}", Self::album_prefix(organization, album)))
     }
@@ -48,6 +58,11 @@ impl ObjectKey {
         Self(format!("{}/s/{probe}", Self::album_prefix(organization, album)))
     }
 
+    /// Returns the key of a picture that was uploaded as a watermark. It is read once.
+    pub fn watermark(organization: OrganizationId, album: AlbumId, upload: WatermarkUploadId) -> Self {
+        Self(format!("{}/w/{upload}", Self::album_prefix(organization, album)))
+    }
+
     /// Returns organization, album and owner of an object; `None` for a key that this type does not build.
     pub fn owner(&self) -> Option<(OrganizationId, AlbumId, ObjectOwner)> {
         let parts: Vec<&str> = self.0.split('/').collect();
@@ -55,15 +70,20 @@ impl ObjectKey {
         let (organization, album) = (parse_id(organization)?, parse_id(album)?);
         let (owner, canonical) = match (*kind, rest) {
             ("p", [photo, name]) => {
-                let roles = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
                 let photo = parse_id(photo)?;
                 let key_of = |role| Self::photo(organization, album, photo, role);
-                let role = roles.into_iter().find(|role| key_of(*role).0.ends_with(&format!("/{name}")))?;
+                let role = ObjectRole::ALL
+                    .into_iter()
+                    .find(|role| key_of(*role).0.ends_with(&format!("/{name}")))?;
                 (ObjectOwner::Photo(photo, role), key_of(role))
             }
             ("s", [probe]) => {
                 let probe = parse_id(probe)?;
                 (ObjectOwner::Probe(probe), Self::probe(organization, album, probe))
+            }
+            ("w", [upload]) => {
+                let upload = parse_id(upload)?;
+                (ObjectOwner::Watermark(upload), Self::watermark(organization, album, upload))
             }
             _ => return None,
         };
@@ -116,12 +136,15 @@ mod tests {
     fn a_key_names_its_owner() {
         let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
         let (photo, probe) = (PhotoId::generate(), ProbeId::generate());
-        for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+        for role in ObjectRole::ALL {
             let key = ObjectKey::photo(organization, album, photo, role);
             assert_eq!(key.owner(), Some((organization, album, ObjectOwner::Photo(photo, role))));
         }
         let key = ObjectKey::probe(organization, album, probe);
         assert_eq!(key.owner(), Some((organization, album, ObjectOwner::Probe(probe))));
+        let upload = WatermarkUploadId::generate();
+        let key = ObjectKey::watermark(organization, album, upload);
+        assert_eq!(key.owner(), Some((organization, album, ObjectOwner::Watermark(upload))));
     }
 
     #[test]

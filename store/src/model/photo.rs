@@ -188,6 +188,8 @@ pub struct Photo {
     pub camera: Option<String>,
     /// Runners whose bibs were not read, because the photo has more than the service reads of one: the smallest.
     pub skipped_runners: u32,
+    /// Whether it has a marked picture. That may show an earlier watermark of the album for a while.
+    pub is_marked: bool,
     /// When it was created.
     pub created_at: OffsetDateTime,
     /// When its row last changed.
@@ -221,6 +223,28 @@ pub struct PhotoQuery {
     pub limit: u32,
     /// Only photos in this state.
     pub state: Option<PhotoState>,
+}
+
+/// Which photos to list, by what their files say of how they were taken.
+#[derive(Clone, Debug)]
+pub struct TakenQuery {
+    /// By state, and which page.
+    pub page: PhotoQuery,
+    /// Only photos of the camera of this name.
+    pub camera: Option<String>,
+    /// Only photos that were taken at this time or later.
+    pub from: Option<OffsetDateTime>,
+    /// Only photos that were taken before this time.
+    pub until: Option<OffsetDateTime>,
+}
+
+/// A camera, and how many photos of an album it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CameraCount {
+    /// Make and model; `None` for photos that do not say.
+    pub camera: Option<String>,
+    /// In any state.
+    pub photos: u64,
 }
 
 /// One page, oldest first.

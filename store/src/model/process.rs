@@ -20,6 +20,8 @@ pub enum Task {
     Erasing,
     /// Erases what has been kept for long enough.
     Retention,
+    /// Draws watermarks on photos that were processed without them.
+    Marking,
 }
 
 impl Task {
@@ -31,6 +33,7 @@ impl Task {
             Self::Judging => "judging",
             Self::Erasing => "erasing",
             Self::Retention => "retention",
+            Self::Marking => "marking",
         }
     }
 }

@@ -20,6 +20,8 @@ async fn insert_rows_of_album(database: &SqliteFile, album: AlbumId) {
         "insert into gallery_visitor (album, visitor, day, searches) values ($1, x'08', 0, 1)",
         "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
          select x'09', album, id, 'not_me', x'08', '', 0 from photo where album = $1 limit 1",
+        "insert into watermark (album, version, position, opacity, scale, asked, done) values ($1, 1, 'tile', 1, 1, 1, 0)",
+        "insert into download (digest, album, photos, file, expires_at) values (x'0a', $1, '[]', 'preview', 0)",
         "insert into erased_place (album, photo, box_top, box_left, box_width, box_height, erasure) \
          select album, id, 0, 0, 1, 1, x'02' from photo where album = $1 limit 1",
     ] {
@@ -55,7 +57,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 20, "{tables:?}");
+    assert_eq!(tables.len(), 22, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))

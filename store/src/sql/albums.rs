@@ -88,7 +88,7 @@ const CLOSED_ALBUMS: &str =
 
 macro_rules! album_columns {
     () => {
-        "id, organization, mode, created_by, title, cover_url, tags, config, created_at, updated_at"
+        "id, organization, mode, created_by, title, cover_url, tags, config, watermark_version, created_at, updated_at"
     };
 }
 

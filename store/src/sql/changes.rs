@@ -17,6 +17,8 @@ pub(crate) struct RecordedChange {
     pub(crate) rules_version: i64,
     /// How many erasures of faces and bibs it has had.
     pub(crate) erasures: i64,
+    /// The version of its watermark; 0 without one.
+    pub(crate) watermark_version: i64,
 }
 
 /// Increments the album's change number and records which photos changed.
@@ -30,13 +32,13 @@ pub(crate) async fn record_changes(
     photos: &[PhotoId],
 ) -> Result<RecordedChange> {
     let count = "update album set changes = changes + 1 where id = $1 \
-                 returning changes, list_version, erasures, \
+                 returning changes, list_version, erasures, watermark_version, \
                  cast(case when changes >= learn_at then 1 else 0 end as bigint)";
-    let (number, rules_version, erasures, has_grown): (i64, i64, i64, i64) =
+    let (number, rules_version, erasures, watermark_version, has_grown): (i64, i64, i64, i64, i64) =
         query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
     if has_grown != 0 {
         query(OPERATION, NOTE_GROWN).bind(album).execute(&mut *transaction).await?;
     }
     transaction.queue_writes().record_change(album, Change::new(number), photos).await?;
-    Ok(RecordedChange { rules_version, erasures })
+    Ok(RecordedChange { rules_version, erasures, watermark_version })
 }

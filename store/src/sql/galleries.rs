@@ -25,7 +25,8 @@ const COLUMNS: &str =
     "select album, enabled, link, settings, expires_at, opened, searches from gallery where album = $1";
 
 const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settings, g.expires_at, g.opened, g.searches, \
-     a.id, a.organization, a.mode, a.created_by, a.title, a.cover_url, a.tags, a.config, a.created_at, a.updated_at \
+     a.id, a.organization, a.mode, a.created_by, a.title, a.cover_url, a.tags, a.config, \
+     a.watermark_version, a.created_at, a.updated_at \
      from gallery g join album a on a.id = g.album where g.link_digest = $1 and a.closed_at is null";
 
 #[derive(FromRow)]

@@ -6,9 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::StoreError;
-use crate::model::encoding::now_micros;
+use crate::model::encoding::{now_micros, to_micros};
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::{DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, StateCounts};
+use crate::model::photo::{
+    CameraCount, DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, StateCounts, TakenQuery,
+};
 use crate::search::faces::FaceCache;
 use crate::sql::changes::record_changes;
 use crate::sql::database::Database;
@@ -20,7 +22,7 @@ macro_rules! select_photo {
     ($rest:literal) => {
         concat!(
             "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
-             skipped_runners, created_at, updated_at from photo ",
+             skipped_runners, marked_version, created_at, updated_at from photo ",
             $rest
         )
     };
@@ -52,6 +54,37 @@ pub(crate) const COUNT_SETTLED: Statement = Statement::PerDialect {
     postgres: "select count(*) from photo where album = $1 \
                and settled_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2",
 };
+
+macro_rules! taken {
+    ($select:literal, $rest:literal) => {
+        concat!(
+            $select,
+            " where album = $1 and (cast($2 as text) is null or state = $2) \
+             and (cast($3 as text) is null or camera = $3) and (cast($4 as bigint) is null or taken_at >= $4) \
+             and (cast($5 as bigint) is null or taken_at < $5)",
+            $rest
+        )
+    };
+}
+
+const TAKEN_PAGE: &str = taken!(
+    "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
+     skipped_runners, marked_version, created_at, updated_at from photo",
+    " and id > $6 order by id limit $7"
+);
+
+const COUNT_TAKEN: &str = taken!("select count(*) from photo", "");
+
+const COUNT_BY_CAMERA: &str = "select camera, count(*) as photos from photo where album = $1 group by camera order by photos desc, camera limit 1000";
+
+/// Makes a page of rows, of which one more than the limit shows whether there is a next page.
+fn to_page(rows: Vec<PhotoRow>, limit: u32, total: u64) -> Result<PhotoPage> {
+    let mut photos: Vec<Photo> = convert_rows(rows)?;
+    let more = photos.len() > limit as usize;
+    photos.truncate(limit as usize);
+    let next = if more { photos.last().map(|photo| photo.id) } else { None };
+    Ok(PhotoPage { photos, next, total })
+}
 
 pub(crate) struct SqlPhotos {
     database: Database,
@@ -138,12 +171,36 @@ impl Photos for SqlPhotos {
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
         let counts = load_counts(OPERATION, album, &mut snapshot).await?;
         let total = filter.state.map_or_else(|| counts.total(), |state| counts.get(state));
-        let mut photos: Vec<Photo> = convert_rows(rows)?;
-        // One more than the limit shows whether there is a next page.
-        let more = photos.len() > filter.limit as usize;
-        photos.truncate(filter.limit as usize);
-        let next = if more { photos.last().map(|photo| photo.id) } else { None };
-        Ok(PhotoPage { photos, next, total })
+        to_page(rows, filter.limit, total)
+    }
+
+    async fn list_taken(&self, album: AlbumId, asked: TakenQuery) -> Result<PhotoPage> {
+        const OPERATION: &str = "list photos by how they were taken";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let filter = |statement| {
+            query(OPERATION, statement)
+                .bind(album)
+                .bind(asked.page.state.map(|state| state.as_str().to_owned()))
+                .bind(asked.camera.clone())
+                .bind(asked.from.map(to_micros))
+                .bind(asked.until.map(to_micros))
+        };
+        let after = asked.page.after.unwrap_or(PhotoId(uuid::Uuid::nil()));
+        let limit = asked.page.limit;
+        let page = filter(TAKEN_PAGE).bind(after).bind(i64::from(limit) + 1);
+        let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
+        let (total,): (i64,) = filter(COUNT_TAKEN).fetch_one(&mut snapshot).await?;
+        to_page(rows, limit, total.unsigned_abs())
+    }
+
+    async fn count_by_camera(&self, album: AlbumId) -> Result<Vec<CameraCount>> {
+        const OPERATION: &str = "list cameras";
+        let rows: Vec<(Option<String>, i64)> = query(OPERATION, COUNT_BY_CAMERA)
+            .bind(album)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let count = |(camera, photos): (_, i64)| CameraCount { camera, photos: photos.unsigned_abs() };
+        Ok(rows.into_iter().map(count).collect())
     }
 
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {

@@ -85,6 +85,7 @@ pub(crate) struct AlbumRow {
     cover_url: Option<String>,
     tags: String,
     config: String,
+    watermark_version: i64,
     created_at: i64,
     updated_at: i64,
 }
@@ -100,6 +101,7 @@ impl TryFrom<AlbumRow> for Album {
             cover_url: row.cover_url,
             tags: from_json(&row.tags)?,
             config: from_json(&row.config)?,
+            watermark_version: row.watermark_version,
             created_at: from_micros(row.created_at)?,
             updated_at: from_micros(row.updated_at)?,
         })
@@ -119,6 +121,7 @@ pub(crate) struct PhotoRow {
     taken_at: Option<i64>,
     camera: Option<String>,
     skipped_runners: i64,
+    marked_version: i64,
     created_at: i64,
     updated_at: i64,
 }
@@ -147,6 +150,7 @@ impl TryFrom<PhotoRow> for Photo {
             camera: row.camera,
             skipped_runners: u32::try_from(row.skipped_runners)
                 .map_err(|cause| corrupt_error("skipped runners").with_source(cause))?,
+            is_marked: row.marked_version > 0,
             created_at: from_micros(row.created_at)?,
             updated_at: from_micros(row.updated_at)?,
         })

@@ -57,7 +57,8 @@ pub(crate) enum Value {
     OptionalId(Option<Uuid>),
     Number(Option<i64>),
     Text(Option<String>),
-    Bytes(Vec<u8>),
+    Real(f64),
+    Bytes(Option<Vec<u8>>),
     /// An array; for SQLite, which has none, a JSON list of hexadecimal strings.
     Ids(Vec<Uuid>),
     /// An array; for SQLite, which has none, a JSON list.
@@ -99,7 +100,9 @@ impl_value_from! {
     &str => |text| Self::Text(Some(text.to_owned())),
     String => |text| Self::Text(Some(text)),
     Option<String> => |text| Self::Text(text),
-    Vec<u8> => |bytes| Self::Bytes(bytes),
+    f64 => |number| Self::Real(number),
+    Vec<u8> => |bytes| Self::Bytes(Some(bytes)),
+    Option<Vec<u8>> => |bytes| Self::Bytes(bytes),
     Uuid => |id| Self::Id(id),
     Vec<Uuid> => |ids| Self::Ids(ids),
     Vec<i64> => |numbers| Self::Numbers(numbers),
@@ -201,6 +204,7 @@ fn sqlite_arguments(values: Vec<Value>) -> EncodeResult<SqliteArguments> {
             Value::OptionalId(id) => Arguments::add(&mut arguments, id),
             Value::Number(number) => Arguments::add(&mut arguments, number),
             Value::Text(text) => Arguments::add(&mut arguments, text),
+            Value::Real(number) => Arguments::add(&mut arguments, number),
             Value::Bytes(bytes) => Arguments::add(&mut arguments, bytes),
             Value::Ids(ids) => {
                 let ids: Vec<String> = ids.iter().map(|id| id.simple().to_string()).collect();
@@ -224,6 +228,7 @@ fn postgres_arguments(values: Vec<Value>) -> EncodeResult<PgArguments> {
             Value::OptionalId(id) => arguments.add(id),
             Value::Number(number) => arguments.add(number),
             Value::Text(text) => arguments.add(text.map(strip_nul)),
+            Value::Real(number) => arguments.add(number),
             Value::Bytes(bytes) => arguments.add(bytes),
             Value::Ids(ids) => arguments.add(ids),
             Value::Numbers(numbers) => arguments.add(numbers),

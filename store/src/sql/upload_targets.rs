@@ -14,6 +14,9 @@ const OPERATION: &str = "find the target of an upload";
 const OPEN_PHOTOS: &str = "select count(*) from photo join album on album.id = photo.album \
      where photo.album = $1 and photo.id = $2 and album.organization = $3 and album.closed_at is null";
 
+const OPEN_ALBUMS: &str =
+    "select count(*) from album where id = $1 and organization = $2 and closed_at is null";
+
 const OPEN_PROBES: &str = "select count(*), count(probe.embedding) + count(probe.refusal) from probe \
      join album on album.id = probe.album where probe.album = $1 and probe.id = $2 \
      and album.organization = $3 and album.closed_at is null and probe.expires_at > $4";
@@ -35,9 +38,21 @@ impl SqlUploadTargets {
             Some((organization, album, ObjectOwner::Probe(probe))) => {
                 self.find_probe(organization, album, probe).await
             }
+            Some((organization, album, ObjectOwner::Watermark(_))) => {
+                self.find_album(organization, album).await
+            }
             // Pictures are written by workers; no URL for their upload is ever signed.
             Some((_, _, ObjectOwner::Photo(..))) | None => Ok(UploadTarget::Missing),
         }
+    }
+
+    async fn find_album(&self, organization: OrganizationId, album: AlbumId) -> Result<UploadTarget> {
+        let (count,): (i64,) = query(OPERATION, OPEN_ALBUMS)
+            .bind(album)
+            .bind(organization)
+            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(if count == 0 { UploadTarget::Missing } else { UploadTarget::Open })
     }
 
     async fn find_photo(

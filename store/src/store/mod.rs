@@ -28,9 +28,9 @@ use crate::sql;
 use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
     Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAccounts, SqlAlbums,
-    SqlCosts, SqlCredits, SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGalleries, SqlGcQueries, SqlJudging,
-    SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases,
-    SqlTexts, SqlUploadTargets, SqlWebhooks,
+    SqlCosts, SqlCredits, SqlDeliveryQueue, SqlDownloads, SqlEvents, SqlFaces, SqlGalleries, SqlGcQueries,
+    SqlJudging, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists,
+    SqlTaskLeases, SqlTexts, SqlUploadTargets, SqlWatermarks, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -83,6 +83,10 @@ pub struct Store {
     pub processes: Arc<dyn traits::Processes>,
     /// Galleries.
     pub galleries: Arc<dyn traits::Galleries>,
+    /// Watermarks of albums.
+    pub watermarks: Arc<dyn traits::Watermarks>,
+    /// Permitted downloads of many photos.
+    pub downloads: Arc<dyn traits::Downloads>,
     /// Erasures and their receipts.
     pub erasures: Arc<dyn traits::Erasures>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
@@ -190,6 +194,8 @@ impl Store {
         let eraser = Eraser::new(database.clone(), storage.clone(), Arc::clone(&face_cache), receipts);
         Ok(Self {
             galleries: Arc::new(SqlGalleries::new(database.clone(), settings.master_secret.clone())),
+            watermarks: Arc::new(SqlWatermarks::new(database.clone())),
+            downloads: Arc::new(SqlDownloads::new(database.clone())),
             accounts: Arc::new(SqlAccounts::new(database.clone())),
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),

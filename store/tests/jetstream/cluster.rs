@@ -136,6 +136,7 @@ pub fn finished(lease: &Lease) -> PhotoResults {
         size,
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces,
         texts,

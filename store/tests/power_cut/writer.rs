@@ -140,6 +140,7 @@ pub fn finished(lease: &Lease) -> PhotoResults {
         size: photofinish_store::model::photo::PhotoSize { width: 600, height: 400 },
         taken_at: None,
         camera: None,
+        watermark_version: 0,
         skipped_runners: 0,
         faces: vec![conformance::face(FACE)],
         texts: vec![conformance::text(BIB, 0.99)],

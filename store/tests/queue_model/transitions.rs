@@ -107,6 +107,7 @@ impl QueueModel {
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: None,
             camera: None,
+            watermark_version: 0,
             skipped_runners: 0,
             faces: vec![face([1.0, 0.0, 0.0, 0.0])],
             texts: vec![text(&format!("READING{}", self.readings), 0.99)],

@@ -22,6 +22,7 @@ mod openapi;
 mod orientation;
 mod orpc;
 mod outages;
+mod pictures;
 mod previews;
 mod progress;
 mod real_networks;

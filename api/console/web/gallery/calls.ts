@@ -78,6 +78,20 @@ export function loadPhotos(source: Source, cursor: string | null, signal?: Abort
   }
 }
 
+/** Where photos can be fetched as one file. */
+export interface Download {
+  url: string;
+  files: number;
+  bytes: number;
+}
+
+/** Asks for the photos of a search as one file. */
+export function createDownload(source: Source): Promise<Download> {
+  if (source.kind === "bib") return call("download/create", { text: source.text });
+  if (source.kind === "selfie") return call("download/create", { imageId: source.imageId });
+  return Promise.reject(new Error("a whole event is not fetched as one file"));
+}
+
 /** Uploads a selfie after its owner agreed; returns its ticket. */
 export async function sendSelfie(image: Blob, version: number, language: string): Promise<Ticket> {
   const ticket = await call<Ticket>("search/face/signed", { consent: true, consentVersion: version, language });

@@ -11,6 +11,7 @@ import { notify } from "../common/ui/notice";
 import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
 import type { ApiFailure } from "../common/http";
 import { type Gallery, type Photo, type Source, call, loadPhotos, savePhoto } from "./calls";
+import { DownloadAll } from "./download-all";
 import { t, tCount } from "./text";
 
 interface Found {
@@ -61,7 +62,10 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
   const { photos, nextCursor, total } = found.value;
   return (
     <section class="results" aria-labelledby="results-title">
-      <h2 id="results-title" aria-live="polite">{tCount("found", total)}</h2>
+      <div class="row row-apart">
+        <h2 id="results-title" aria-live="polite">{tCount("found", total)}</h2>
+        {gallery.downloads !== "none" && <DownloadAll source={source} total={total} />}
+      </div>
       {total === 0 && <Empty title={t("none.title")}>{source.kind === "bib" ? <p>{t("none.bib")}</p> : <p>{t("none.selfie")}</p>}</Empty>}
       <VirtualGrid
         items={photos}

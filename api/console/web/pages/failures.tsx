@@ -21,7 +21,7 @@ const AT_ONCE = 4;
 
 /** The page of the failed photos of an album. */
 export function FailuresPage({ album }: AlbumProps) {
-  const list = useMemo(() => findPhotoList(album.id, "failed", true), [album.id]);
+  const list = useMemo(() => findPhotoList(album.id, { state: "failed" }, true), [album.id]);
   const photos = list.photos.value;
   return (
     <AlbumFrame album={album} section="failures">

@@ -13,6 +13,7 @@ import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
 import { t, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { WatermarkPanel } from "./watermark";
 
 /** What visitors said of photos, with links to these. */
 function Reports({ albumId }: { albumId: string }) {
@@ -41,6 +42,22 @@ function Reports({ albumId }: { albumId: string }) {
   );
 }
 
+/** The link as a picture, for posters and bibs. */
+function QrCode({ url }: { url: string }) {
+  // From this host, whatever name it is reached by: pages load pictures of no other.
+  const path = new URL(url).pathname;
+  return (
+    <div class="qr">
+      <img src={path} alt={t("gallery.qr")} width={144} height={144} />
+      <p>
+        <a class="button button-plain" href={path} download="gallery.svg">
+          {t("gallery.qr_save")}
+        </a>
+      </p>
+    </div>
+  );
+}
+
 /** The page of the gallery's settings. */
 export function GalleryPage({ album }: AlbumProps) {
   const albumId = album.id;
@@ -61,6 +78,7 @@ export function GalleryPage({ album }: AlbumProps) {
               <section class="panel" aria-labelledby="link-title">
                 <h2 id="link-title">{t("gallery.link")}</h2>
                 <CopyText text={shown.url} label={t("gallery.link")} />
+                {shown.qrUrl && <QrCode url={shown.qrUrl} />}
                 <div class="row row-apart">
                   <p class="quiet small numeric">
                     {t("gallery.counts", { opened: formatNumber(shown.opened), searches: formatNumber(shown.searches) })}
@@ -70,6 +88,7 @@ export function GalleryPage({ album }: AlbumProps) {
               </section>
             )}
             <GalleryForm gallery={shown} onSaved={(saved) => (gallery.value.value = saved)} />
+            <WatermarkPanel albumId={albumId} />
             {shown.url && <Reports albumId={albumId} />}
           </>
         )}
@@ -91,9 +110,9 @@ export function GalleryPage({ album }: AlbumProps) {
 
 /** The settings that the form changes. */
 function pickSettings(gallery: Gallery) {
-  const { enabled, bibSearch, selfieSearch, browse, downloads, expiresAt, searchesPerVisitor } = gallery;
+  const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor } = gallery;
   const { contact, privacyUrl, intro } = gallery;
-  const plain = { enabled, bibSearch, selfieSearch, browse, downloads, expiresAt, searchesPerVisitor };
+  const plain = { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor };
   return { ...plain, contact, privacyUrl, intro };
 }
 
@@ -161,6 +180,12 @@ function GalleryTexts({ form, set }: FormProps) {
           ["original", t("gallery.downloads_original")],
         ]}
         onChange={(value) => set({ downloads: value as Gallery["downloads"] })}
+      />
+      <CheckField
+        label={t("gallery.watermark")}
+        hint={t("gallery.watermark_hint")}
+        checked={form.watermark}
+        onChange={(checked) => set({ watermark: checked })}
       />
       <Field
         label={t("gallery.expires")}

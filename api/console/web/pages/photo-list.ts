@@ -1,8 +1,8 @@
-/** The photos of an album in one state, loaded page by page. The list stays when one goes to a photo and back. */
+/** The photos of an album that a filter lets through, loaded page by page. The list stays when one goes to a photo and back. */
 
 import { signal } from "@preact/signals";
 
-import type { Photo, PhotoState } from "../api";
+import type { Photo, PhotoFilter } from "../api";
 import { call, mode } from "../calls";
 import type { ApiFailure } from "../common/http";
 
@@ -25,7 +25,7 @@ export class PhotoList {
 
   constructor(
     private readonly albumId: string,
-    private readonly state: PhotoState | null,
+    private readonly filter: PhotoFilter,
   ) {}
 
   /** Whether its pictures can still be shown. */
@@ -62,7 +62,7 @@ export class PhotoList {
       const page = await call("photos/photo/list", {
         albumId: this.albumId,
         limit: PAGE,
-        ...(this.state ? { state: this.state } : {}),
+        ...this.filter,
         ...(this.cursor ? { cursor: this.cursor } : {}),
       });
       this.photos.value = [...this.photos.value, ...page.photos];
@@ -85,11 +85,11 @@ export class PhotoList {
 const lists = new Map<string, PhotoList>();
 
 /** The list of an album; a new one where `isAnew` or where that of before is too old. */
-export function findPhotoList(albumId: string, state: PhotoState | null, isAnew = false): PhotoList {
-  const key = `${mode.value} ${albumId} ${state}`;
+export function findPhotoList(albumId: string, filter: PhotoFilter, isAnew = false): PhotoList {
+  const key = `${mode.value} ${albumId} ${JSON.stringify(filter)}`;
   let list = lists.get(key);
   if (!list || isAnew || !list.isFresh) {
-    list = new PhotoList(albumId, state);
+    list = new PhotoList(albumId, filter);
     lists.set(key, list);
     void list.loadMore();
   }

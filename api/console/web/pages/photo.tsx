@@ -19,7 +19,7 @@ import { may } from "../session";
 import { isTyping, Page } from "../shell";
 import { t, tCount, tName } from "../text";
 import { findPhotoList } from "./photo-list";
-import { stateOfPlace } from "./photos";
+import { filterOfPlace } from "./photo-filter";
 
 /** The colour of each state. */
 export const stateKinds = {
@@ -77,10 +77,10 @@ function listPath(albumId: string, photoId = ""): string {
 /** The photos before and after, in the list that one came from. */
 function useNeighbours(albumId: string, photoId: string): Signal<Neighbours> {
   const neighbours = useSignal<Neighbours>({ previous: null, next: null });
-  const state = stateOfPlace();
+  const filter = filterOfPlace();
   useEffect(() => {
     let isGone = false;
-    const list = findPhotoList(albumId, state);
+    const list = findPhotoList(albumId, filter);
     const find = async () => {
       const at = await list.find(photoId);
       if (at < 0) return;
@@ -93,7 +93,7 @@ function useNeighbours(albumId: string, photoId: string): Signal<Neighbours> {
     return () => {
       isGone = true;
     };
-  }, [albumId, photoId, state]);
+  }, [albumId, photoId, JSON.stringify(filter)]);
   return neighbours;
 }
 
@@ -231,7 +231,7 @@ function PhotoActions({ photo, onChange, next }: { photo: PhotoDetail; onChange:
   const remove = useAction(async () => {
     await call("photos/photo/delete", { albumId, photoId });
     notify(t("photo.deleted"));
-    const list = findPhotoList(albumId, stateOfPlace());
+    const list = findPhotoList(albumId, filterOfPlace());
     navigate(next ?? listPath(albumId));
     list.remove(photoId);
   });

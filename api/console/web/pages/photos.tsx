@@ -5,45 +5,34 @@ import { useMemo, useState } from "preact/hooks";
 
 import "./photos.css";
 
-import type { Photo, PhotoState } from "../api";
-import { link, match, place, previousPath, setQuery } from "../common/router";
+import type { Photo } from "../api";
+import { link, match, place, previousPath } from "../common/router";
 import { Button } from "../common/ui/button";
-import { SelectField } from "../common/ui/field";
 import { VirtualGrid } from "../common/ui/grid";
 import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { PhotoFilters, filterOfPlace } from "./photo-filter";
 import { findPhotoList, type PhotoList } from "./photo-list";
 
-const STATES: readonly PhotoState[] = ["ready", "processing", "queued", "failed", "awaiting_upload"];
 /** The shape of a photo whose size is not known yet. */
 const USUAL_ASPECT = 1.5;
 
-/** The state that the address names. */
-export function stateOfPlace(): PhotoState | null {
-  const state = place.value.query.get("state");
-  return STATES.find((known) => known === state) ?? null;
-}
-
 /** The page of the photos of an album. */
 export function PhotosPage({ album }: AlbumProps) {
-  const state = stateOfPlace();
+  const filter = filterOfPlace();
+  const filterKey = JSON.stringify(filter);
   const round = useSignal(0);
   // Coming back from a photo keeps the list and the place in it; else there is what there is now.
   const [cameFrom] = useState(() => match("/albums/:album/photos/:photo", previousPath.value)?.["photo"] ?? null);
   const list = useMemo(
-    () => findPhotoList(album.id, state, round.value > 0 || cameFrom === null),
-    [album.id, state, round.value],
+    () => findPhotoList(album.id, filter, round.value > 0 || cameFrom === null),
+    [album.id, filterKey, round.value],
   );
   return (
     <AlbumFrame album={album} section="photos" keepsFocus={cameFrom !== null}>
       <div class="row row-apart">
-        <SelectField
-          label={t("photos.show")}
-          value={state ?? ""}
-          options={[["", t("photos.all")], ...STATES.map((each) => [each, t(`state.${each}`)] as const)]}
-          onChange={(value) => setQuery("state", value)}
-        />
+        <PhotoFilters albumId={album.id} filter={filter} />
         <div class="row">
           <p class="quiet numeric" aria-live="polite">
             {list.isThere.value && tCount("photos.count", list.total.value)}

@@ -14,6 +14,7 @@ import { CheckField, Field, FileField } from "../common/ui/field";
 import { Empty, Failed, Loading } from "../common/ui/states";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { DownloadHits, type Selection } from "./zip";
 
 /** Hits per request. */
 const PAGE = 60;
@@ -34,9 +35,11 @@ export function SearchPage({ album }: AlbumProps) {
   const albumId = album.id;
   const hits = useSignal<Hits | undefined>(undefined);
   const search = useSignal<Search | undefined>(undefined);
-  const find = useAction(async (begin: () => Promise<Search>) => {
+  const selection = useSignal<Selection | undefined>(undefined);
+  const find = useAction(async (begin: () => Promise<[Selection, Search]>) => {
     hits.value = undefined;
-    const next = await begin();
+    const [which, next] = await begin();
+    selection.value = which;
     search.value = next;
     hits.value = await next(undefined);
   });
@@ -47,13 +50,17 @@ export function SearchPage({ album }: AlbumProps) {
     hits.value = { ...page, photos: [...before.photos, ...page.photos] };
   });
   const byBib = (text: string, exact: boolean) =>
-    find.run(async () => (cursor) =>
-      call("photos/search/text/list", { albumId, text, exact, limit: PAGE, ...(cursor ? { cursor } : {}) }),
-    );
+    find.run(async () => [
+      { bib: text },
+      (cursor) => call("photos/search/text/list", { albumId, text, exact, limit: PAGE, ...(cursor ? { cursor } : {}) }),
+    ]);
   const byFace = (selfie: File) =>
     find.run(async () => {
       const imageId = await uploadSelfie(albumId, selfie);
-      return (cursor) => call("photos/search/face/list", { albumId, imageId, limit: PAGE, ...(cursor ? { cursor } : {}) });
+      return [
+        { imageId },
+        (cursor) => call("photos/search/face/list", { albumId, imageId, limit: PAGE, ...(cursor ? { cursor } : {}) }),
+      ];
     });
   const { face, text } = album.config ?? {};
   return (
@@ -64,6 +71,9 @@ export function SearchPage({ album }: AlbumProps) {
       </div>
       <Failed failure={find.failure.value} />
       {find.isBusy.value && <Loading lines={2} height="8rem" />}
+      {selection.value && hits.value && hits.value.total > 0 && (
+        <DownloadHits albumId={albumId} selection={selection.value} />
+      )}
       <Results albumId={albumId} hits={hits} />
       {hits.value?.nextCursor && (
         <div class="row">

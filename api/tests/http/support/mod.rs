@@ -2,6 +2,7 @@
 
 pub mod client;
 mod gateway;
+pub mod guest;
 pub mod raw;
 pub mod schema;
 mod settings;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, EventFeed, Health,
-    Passwords, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, DownloadPlaces, Draining, EventFeed,
+    Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
     SelfieLocks,
 };
 use photofinish_api::key::KeyText;
@@ -245,6 +246,7 @@ impl TestService {
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
+            download_places: DownloadPlaces::default(),
             passwords: Passwords::default(),
             visitor_secret: store.visitor_secret(),
             seats: Seats::new(setup.seats),
@@ -359,6 +361,7 @@ impl TestService {
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: Some(TAKEN_AT),
             camera: Some("NIKON Z 9".to_owned()),
+            watermark_version: 0,
             skipped_runners: 3,
             faces,
             texts,

@@ -24,6 +24,7 @@ pub(super) fn settings() -> ApiSettings {
             face: recognition(50.0),
             text: recognition(0.0),
             preview_max_dimension: 2048,
+            preview_watermarked: false,
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
@@ -47,6 +48,11 @@ pub(super) fn settings() -> ApiSettings {
         probe_ttl: Duration::from_secs(3600),
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
+        // The binary decodes the picture.
+        check_watermark: |watermark| match watermark.picture.starts_with(b"\x89PNG") {
+            true => Ok(()),
+            false => Err("not a PNG".to_owned()),
+        },
         admin_on_api_port: true,
         console: ConsoleSettings {
             is_enabled: true,

@@ -35,7 +35,7 @@ macro_rules! album_tables {
 }
 
 /// Tables whose rows go with their album.
-const ALBUM_TABLES: [AlbumTable; 21] = album_tables![
+const ALBUM_TABLES: [AlbumTable; 23] = album_tables![
     "photo",
     "photo_change",
     "photo_count",
@@ -56,6 +56,8 @@ const ALBUM_TABLES: [AlbumTable; 21] = album_tables![
     "gallery_consent",
     "gallery_visitor",
     "gallery_report",
+    "watermark",
+    "download",
     "album",
 ];
 

@@ -40,6 +40,7 @@ mod tests {
             face: recognition(face),
             text: recognition(text),
             preview_max_dimension: 2048,
+            preview_watermarked: false,
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.into(),
             start_list: Default::default(),

@@ -16,6 +16,7 @@ use crate::sql::erasures::guard::{empty_erased_texts, leave_out_erased};
 use crate::sql::start_lists::rules::JudgedBy;
 use crate::sql::start_lists::versions::note_album;
 use crate::sql::statement::{Statement, query};
+use crate::sql::watermarks::ask_for_marks;
 use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
 const OPERATION: &str = "finish photos";
@@ -62,11 +63,16 @@ pub(crate) async fn finish_photos(
     }
     // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
     for (album, photos) in changed {
-        let RecordedChange { rules_version: version, erasures } =
+        let RecordedChange { rules_version: version, erasures, watermark_version } =
             record_changes(transaction, album, &photos).await?;
         if left_out.get(&album).copied().unwrap_or_default() != erasures {
             // Something was erased since it was left out. From now on the album is locked.
             empty_erased_texts(transaction, OPERATION, album, &photos, master).await?;
+        }
+        let is_marked = |results: &&PhotoResults| results.watermark_version == watermark_version;
+        if !done.iter().filter(|results| results.lease.album == album).all(is_marked) {
+            // The watermark was changed meanwhile.
+            ask_for_marks(transaction, OPERATION, album).await?;
         }
         if judged_by.get(&album) != Some(&version) {
             outdated.push(album);

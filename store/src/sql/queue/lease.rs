@@ -222,7 +222,7 @@ async fn assign_leases(
     for ((PhotoRef { album, photo }, id), LeaseCandidate { attempts, .. }) in
         assigned.into_iter().zip(candidates)
     {
-        let LeasedAlbum { organization, config, has_erasures } = match known.entry(album) {
+        let LeasedAlbum { organization, config, has_erasures, watermark_version } = match known.entry(album) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => unknown.insert(load_album(transaction, album).await?).clone(),
         };
@@ -240,6 +240,7 @@ async fn assign_leases(
             attempt,
             confirmed_at,
             erased_places,
+            watermark_version,
             spent: Arc::default(),
         });
     }
@@ -247,12 +248,11 @@ async fn assign_leases(
 }
 
 async fn load_album(transaction: &mut Transaction, album: AlbumId) -> Result<LeasedAlbum> {
-    let (organization, config, erasures): (OrganizationId, String, i64) =
-        query(OPERATION, "select organization, config, erasures from album where id = $1")
-            .bind(album)
-            .fetch_one(transaction)
-            .await?;
-    Ok(LeasedAlbum { organization, config: Arc::new(from_json(&config)?), has_erasures: erasures > 0 })
+    const LOAD: &str = "select organization, config, erasures, watermark_version from album where id = $1";
+    let (organization, config, erasures, watermark_version): (OrganizationId, String, i64, i64) =
+        query(OPERATION, LOAD).bind(album).fetch_one(transaction).await?;
+    let config = Arc::new(from_json(&config)?);
+    Ok(LeasedAlbum { organization, config, has_erasures: erasures > 0, watermark_version })
 }
 
 async fn load_erased_places(

@@ -64,7 +64,8 @@ macro_rules! albums_with_photos {
              from waiting where waiting.album is not null) \
              select album, (select organization from album where album.id = waiting.album), \
              (select config from album where album.id = waiting.album), \
-             (select erasures from album where album.id = waiting.album) from waiting where album is not null \
+             (select erasures from album where album.id = waiting.album), \
+             (select watermark_version from album where album.id = waiting.album) from waiting where album is not null \
              and (select closed_at from album where album.id = waiting.album) is null limit $2"
         )
     };
@@ -113,6 +114,8 @@ pub(crate) struct LeasedAlbum {
     pub(crate) config: Arc<AlbumConfig>,
     /// Whether faces or bibs were erased in it.
     pub(crate) has_erasures: bool,
+    /// The version of its watermark; 0 without one.
+    pub(crate) watermark_version: i64,
 }
 
 /// The albums that were loaded in this transaction.
@@ -257,8 +260,8 @@ struct OrganizationQueue {
     albums: Option<Vec<AlbumQueue>>,
 }
 
-/// An album, its owner, its configuration, and how many erasures it has had.
-type AlbumRow = (AlbumId, OrganizationId, String, i64);
+/// An album, its owner, its configuration, how many erasures it has had, and the version of its watermark.
+type AlbumRow = (AlbumId, OrganizationId, String, i64, i64);
 
 /// A photo, when it was queued, and its bytes.
 type PhotoRow = (PhotoId, i64, Option<i64>);
@@ -332,11 +335,11 @@ impl OrganizationQueue {
 
 impl AlbumQueue {
     fn new(row: AlbumRow, max_cells: u32) -> Result<Self> {
-        let (id, organization, config, erasures) = row;
+        let (id, organization, config, erasures, watermark_version) = row;
         let config: Arc<AlbumConfig> = Arc::new(from_json(&config)?);
         let cells = count_cells(&config, max_cells);
         let last = (i64::MIN, PhotoId(Uuid::nil()));
-        let album = LeasedAlbum { organization, config, has_erasures: erasures > 0 };
+        let album = LeasedAlbum { organization, config, has_erasures: erasures > 0, watermark_version };
         Ok(Self { id, album, cells, photos: VecDeque::new(), last, has_more: true })
     }
 

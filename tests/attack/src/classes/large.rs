@@ -143,6 +143,7 @@ fn results_with(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResults {
         camera: None,
         faces,
         texts: Vec::new(),
+        watermark_version: 0,
         skipped_runners: 0,
     }
 }

@@ -89,7 +89,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 46] = [
+pub(super) const OPERATIONS: [Operation; 51] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -148,6 +148,21 @@ pub(super) const OPERATIONS: [Operation; 46] = [
         Some(MANAGE),
         Names::Album,
         |ids| json!({ "albumId": ids.album, "enabled": true, "browse": true }),
+    ),
+    operation("/albums/watermark/get", Some(MANAGE), Names::Album, on_album),
+    operation("/albums/watermark/signed", Some(MANAGE), Names::Album, on_album),
+    operation(
+        "/albums/watermark/set",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "watermark": null }),
+    ),
+    operation("/albums/cameras/list", Some(UPLOAD), Names::Album, on_album),
+    operation(
+        "/photos/download/create",
+        Some(SEARCH),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "photoIds": [ids.photo] }),
     ),
     operation("/photos/search/face/signed", Some(SEARCH), Names::Album, on_album),
     operation(

@@ -1,0 +1,187 @@
+//! Plans and writes ZIP files of photos. Photos are stored as they are: compressing JPEG files gains nothing. The length is
+//! known before the first byte is sent: the same writer writes the file with zeros in place of photos, and counts.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use photofinish_store::model::download::Download;
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::model::photo::Photo;
+use photofinish_store::traits::Blobs;
+use time::OffsetDateTime;
+use tokio::sync::mpsc;
+use zip::result::ZipResult;
+use zip::write::{SimpleFileOptions, ZipWriter};
+use zip::{CompressionMethod, DateTime};
+
+use super::names::FileNames;
+use super::{load_sizes, select_photos};
+use crate::context::Context;
+use crate::errors::ApiError;
+
+/// Bytes that are sent at once, and how many of these pieces wait for the client.
+const PIECE_BYTES: usize = 64 << 10;
+const PIECES: usize = 4;
+/// Photos that are read ahead.
+const READ_AHEAD: usize = 2;
+/// The name of the note on photos that are not there any more.
+const NOTE: &str = "MISSING.txt";
+
+/// A file of the archive.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: ObjectKey,
+    name: String,
+    bytes: u64,
+    modified: DateTime,
+}
+
+/// A ZIP file that can be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Archive {
+    entries: Vec<Entry>,
+    /// Says how many photos are missing.
+    note: Option<String>,
+    /// Of the whole file.
+    pub(crate) bytes: u64,
+}
+
+/// Plans the archive of a download: what is there now.
+pub(crate) async fn plan(ctx: &Context, download: &Download) -> Result<Archive, ApiError> {
+    let photos = select_photos(ctx, download).await?;
+    let mut names = FileNames::default();
+    let role = download.file.role();
+    let key = |photo: &Photo| ObjectKey::photo(download.organization, download.album, photo.id, role);
+    let sizes = load_sizes(&ctx.store.blobs, photos.iter().map(key).collect()).await?;
+    let entry = |(photo, bytes): (&Photo, Option<u64>)| {
+        let (key, name) = (key(photo), names.name(photo, download.file));
+        let modified = photo.taken_at.and_then(zip_time).unwrap_or_default();
+        Some(Entry { key, name, bytes: bytes?, modified })
+    };
+    let entries: Vec<Entry> = photos.iter().zip(sizes).filter_map(entry).collect();
+    let missing = download.photos.len() - entries.len();
+    let note = (missing > 0)
+        .then(|| format!("{missing} of {} photos are not there any more.\n", download.photos.len()));
+    let measured = tokio::task::spawn_blocking(move || {
+        let bytes = measure(&entries, note.as_deref())?;
+        Ok::<_, zip::result::ZipError>(Archive { entries, note, bytes })
+    });
+    measured.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+}
+
+/// As ZIP files have it: from 1980 on, without a time zone.
+fn zip_time(time: OffsetDateTime) -> Option<DateTime> {
+    let year = u16::try_from(time.year()).ok()?;
+    let (month, day) = (u8::from(time.month()), time.day());
+    DateTime::from_date_and_time(year, month, day, time.hour(), time.minute(), time.second()).ok()
+}
+
+/// Writes an archive, from a thread of its own, into the stream that is returned. An error ends the stream, and with it the
+/// connection before the announced length is sent: no client takes the file for whole.
+pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io::Result<Bytes>> {
+    let (pieces, received) = mpsc::channel(PIECES);
+    let (photos, mut read) = mpsc::channel(1);
+    let keys: Vec<(ObjectKey, u64)> =
+        archive.entries.iter().map(|entry| (entry.key.clone(), entry.bytes)).collect();
+    tokio::spawn(async move {
+        let reading = |(key, bytes): (ObjectKey, u64)| {
+            let blobs = Arc::clone(&blobs);
+            async move { blobs.read(&key, bytes).await.map_err(io::Error::other) }
+        };
+        let mut reads = stream::iter(keys).map(reading).buffered(READ_AHEAD);
+        while let Some(photo) = reads.next().await {
+            if photos.send(photo).await.is_err() {
+                // The client has gone.
+                return;
+            }
+        }
+    });
+    tokio::task::spawn_blocking(move || {
+        let mut output = PieceWriter { pieces: pieces.clone(), piece: Vec::with_capacity(PIECE_BYTES) };
+        let next_photo = |entry: &Entry| {
+            let photo: Bytes = read.blocking_recv().ok_or(io::ErrorKind::UnexpectedEof)??;
+            if photo.len() as u64 == entry.bytes { Ok(photo) } else { Err(io::ErrorKind::InvalidData.into()) }
+        };
+        let written = write(&archive.entries, archive.note.as_deref(), &mut output, next_photo);
+        if let Err(error) = written.map_err(io::Error::from).and_then(|()| output.flush()) {
+            tracing::warn!(%error, "a download ended early");
+            // Fails if the client has gone, which may be why.
+            drop(pieces.blocking_send(Err(error)));
+        }
+    });
+    received
+}
+
+/// Returns the length of the archive.
+fn measure(entries: &[Entry], note: Option<&str>) -> ZipResult<u64> {
+    let mut counter = Counter(0);
+    // One buffer of zeros as large as the largest photo.
+    let largest = entries.iter().map(|entry| entry.bytes).max().unwrap_or(0);
+    let zeros = Bytes::from(vec![0; usize::try_from(largest).unwrap_or(usize::MAX)]);
+    write(entries, note, &mut counter, |entry| Ok(zeros.slice(..entry.bytes as usize)))?;
+    Ok(counter.0)
+}
+
+fn write(
+    entries: &[Entry],
+    note: Option<&str>,
+    output: &mut impl Write,
+    mut next_photo: impl FnMut(&Entry) -> io::Result<Bytes>,
+) -> ZipResult<()> {
+    let mut zip = ZipWriter::new_stream(output);
+    let options =
+        SimpleFileOptions::default().compression_method(CompressionMethod::Stored).unix_permissions(0o644);
+    for entry in entries {
+        let options =
+            options.last_modified_time(entry.modified).large_file(entry.bytes >= u64::from(u32::MAX));
+        zip.start_file(entry.name.as_str(), options)?;
+        zip.write_all(&next_photo(entry)?)?;
+    }
+    if let Some(note) = note {
+        zip.start_file(NOTE, options.last_modified_time(DateTime::default()))?;
+        zip.write_all(note.as_bytes())?;
+    }
+    zip.finish()?;
+    Ok(())
+}
+
+/// Counts bytes.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sends what is written in pieces, and waits for the client.
+struct PieceWriter {
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+    piece: Vec<u8>,
+}
+
+impl Write for PieceWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
+        self.pieces.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,120 @@
+//! The names of files in a ZIP file, and of the file itself.
+
+use std::collections::HashSet;
+
+use photofinish_store::model::download::DownloadFile;
+use photofinish_store::model::photo::Photo;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+/// Sorts as time goes by in any file manager.
+const TIME: &[BorrowedFormatItem<'static>] = format_description!("[year][month][day]-[hour][minute][second]");
+
+/// Longest name without its ending, characters. File systems take 255 bytes.
+const MAX_STEM: usize = 60;
+
+/// Gives each photo a name that no other has: when it was taken, and what the partner called it.
+#[derive(Default)]
+pub(crate) struct FileNames(HashSet<String>);
+
+impl FileNames {
+    /// Returns the name of a photo's file.
+    pub(crate) fn name(&mut self, photo: &Photo, file: DownloadFile) -> String {
+        let (stem, ending) = match photo.filename.rsplit_once('.') {
+            Some((stem, ending)) if !stem.is_empty() && is_ending(ending) => (stem, ending.to_owned()),
+            _ => (photo.filename.as_str(), String::new()),
+        };
+        let ending = if file == DownloadFile::Original { ending } else { "jpg".to_owned() };
+        let time = photo.taken_at.and_then(|time| time.format(TIME).ok());
+        let prefix = time.map(|time| format!("{time}-")).unwrap_or_default();
+        let stem = format!("{prefix}{}", clean(stem));
+        let dot = if ending.is_empty() { "" } else { "." };
+        let mut name = format!("{stem}{dot}{ending}");
+        let mut number = 2;
+        // File systems of phones and of Windows take names for equal that differ in their case.
+        while !self.0.insert(name.to_lowercase()) {
+            name = format!("{stem}-{number}{dot}{ending}");
+            number += 1;
+        }
+        name
+    }
+}
+
+fn is_ending(text: &str) -> bool {
+    (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The name of the ZIP file of an album.
+pub(crate) fn archive_name(title: &str) -> String {
+    format!("{}.zip", clean(title))
+}
+
+/// Keeps what every file system takes: no paths, no control characters, none of the characters that Windows refuses.
+fn clean(text: &str) -> String {
+    let is_refused = |c: char| c.is_control() || r#"/\:*?"<>|"#.contains(c);
+    let kept: String = text.chars().map(|c| if is_refused(c) { '_' } else { c }).take(MAX_STEM).collect();
+    let kept = kept.trim_matches(|c: char| c == '.' || c.is_whitespace());
+    if kept.is_empty() { "photo".to_owned() } else { kept.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::model::ids::{AlbumId, PhotoId};
+    use photofinish_store::model::photo::PhotoState;
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn photo(filename: &str, taken_at: Option<OffsetDateTime>) -> Photo {
+        Photo {
+            id: PhotoId::generate(),
+            album: AlbumId::generate(),
+            filename: filename.to_owned(),
+            content_type: "image/jpeg".to_owned(),
+            state: PhotoState::Ready,
+            failure: None,
+            size: None,
+            taken_at,
+            camera: None,
+            skipped_runners: 0,
+            is_marked: false,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            updated_at: OffsetDateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn names_sort_by_time_and_are_unique() {
+        let mut names = FileNames::default();
+        let time = OffsetDateTime::UNIX_EPOCH + time::Duration::hours(30);
+        let mut name = |filename, time| names.name(&photo(filename, time), DownloadFile::Original);
+        assert_eq!(name("IMG_1.JPG", Some(time)), "19700102-060000-IMG_1.JPG");
+        assert_eq!(name("img_1.jpg", Some(time)), "19700102-060000-img_1-2.jpg");
+        assert_eq!(name("IMG_1.JPG", None), "IMG_1.JPG");
+        assert_eq!(name("IMG_1.JPG", None), "IMG_1-2.JPG");
+        assert_eq!(name("no ending", None), "no ending");
+    }
+
+    #[test]
+    fn a_preview_is_a_jpeg_whatever_the_original_was() {
+        let preview = FileNames::default().name(&photo("start.png", None), DownloadFile::Preview);
+        assert_eq!(preview, "start.jpg");
+    }
+
+    #[test]
+    fn no_name_leaves_its_folder() {
+        for (hostile, expected) in [
+            ("../../etc/passwd", "_.._etc_passwd"),
+            ("C:\\autoexec.bat", "C__autoexec.bat"),
+            ("a\u{0}b\n.jpg", "a_b_.jpg"),
+            ("..", "photo"),
+            ("a.b/c", "a.b_c"),
+            ("", "photo"),
+            ("/", "_"),
+        ] {
+            let name = FileNames::default().name(&photo(hostile, None), DownloadFile::Original);
+            assert_eq!(name, expected, "{hostile:?}");
+        }
+        assert_eq!(archive_name("Lauf \"A/B\" 2026 "), "Lauf _A_B_ 2026.zip");
+    }
+}

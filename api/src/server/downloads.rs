@@ -1,0 +1,84 @@
+//! `GET /downloads/{ticket}`: the ZIP file of a download that was permitted. Outside of the API's path, because its clients
+//! take no files; the ticket is the permission.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use warp::Reply;
+use warp::http::Method;
+use warp::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use warp::reply::Response;
+
+use crate::context::Context;
+use crate::downloads::{archive_name, plan, send, ticket_digest};
+use crate::errors::ApiError;
+use crate::operation::{self, ApiRequest};
+use crate::reply;
+
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// Responds to a request for a ticket.
+pub(crate) async fn handle(ctx: &Context, ticket: &str, mut request: ApiRequest) -> Response {
+    let sent = match request.method {
+        Method::GET | Method::HEAD => respond(ctx, ticket, &request.method).await,
+        Method::OPTIONS => return reply::options_response(ALLOW),
+        _ => Err(ApiError::method_not_allowed(ALLOW)),
+    };
+    match sent {
+        Ok(response) => response,
+        Err(error) => operation::respond_with_error(error, &mut request.body).await,
+    }
+}
+
+async fn respond(ctx: &Context, ticket: &str, method: &Method) -> Result<Response, ApiError> {
+    let download = ctx.store.downloads.find(&ticket_digest(ticket)).await?;
+    let download = download.ok_or_else(ApiError::not_found)?;
+    let place = ctx.download_places.take()?;
+    let archive = plan(ctx, &download).await?;
+    let bytes = archive.bytes;
+    let mut response = if method == Method::HEAD {
+        Response::new(bytes::Bytes::new().into())
+    } else {
+        let pieces = send(archive, Arc::clone(&ctx.store.blobs));
+        // The place is given back with the last piece, or when the client goes.
+        let pieces = stream::unfold((pieces, place), |(mut pieces, place)| async move {
+            Some((pieces.recv().await?, (pieces, place)))
+        });
+        warp::reply::stream(reply::make_sync(Box::pin(pieces))).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    headers.insert(CONTENT_DISPOSITION, disposition(&archive_name(&download.title)));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+/// An attachment of this name (RFC 6266): in ASCII, and as it is for clients that know RFC 8187.
+fn disposition(name: &str) -> HeaderValue {
+    let is_plain = |c: &char| c.is_ascii_graphic() || *c == ' ';
+    let ascii: String = name.chars().map(|c| if is_plain(&c) { c } else { '_' }).collect();
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    let text = format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}");
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("attachment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_sent_in_two_ways() {
+        let expected = "attachment; filename=\"L_ufer 2.zip\"; filename*=UTF-8''L%C3%A4ufer%202.zip";
+        assert_eq!(disposition("Läufer 2.zip"), expected);
+    }
+}

@@ -1,0 +1,151 @@
+//! Downloads of many photos, and which cameras took the photos of an album.
+
+use photofinish_store::model::download::DownloadFile;
+use photofinish_store::model::ids::{AlbumId, PhotoId};
+use photofinish_store::model::photo::CameraCount as StoredCamera;
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::{Output, read_album_id, sample};
+use crate::validate::input::{BodySize, Fields, Input};
+use crate::validate::validators::{AnyText, ListOf, OneOf, text, uuid};
+
+/// Most photos of a download.
+pub(crate) const MAX_PHOTOS: usize = 2000;
+
+/// Where photos can be downloaded as a ZIP file.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DownloadTicket {
+    /// Answers GET with the file, as often as you like, without a key: the URL is secret.
+    #[schema(format = "uri")]
+    pub(crate) url: String,
+    /// When the URL expires.
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) expires_at: OffsetDateTime,
+    /// Photos in the file.
+    #[schema(value_type = f64, minimum = 1, maximum = 2000)]
+    pub(crate) files: usize,
+    /// Of the photos together.
+    #[schema(value_type = f64, minimum = 0)]
+    pub(crate) bytes: u64,
+}
+
+impl Output for DownloadTicket {
+    fn example() -> Self {
+        Self {
+            url: "https://photos.example/downloads/3kTMd9eJQ2aBc8dEfGhIjKlMnOpQrStUvWxYz01234".to_owned(),
+            expires_at: sample::TIME,
+            files: 14,
+            bytes: 9_461_760,
+        }
+    }
+}
+
+/// Which photos are downloaded: one of these.
+pub(crate) enum Selection {
+    Photos(Vec<PhotoId>),
+    Bib(String),
+    Selfie(String),
+}
+
+impl Selection {
+    fn from_parts(photos: Option<Vec<PhotoId>>, bib: Option<String>, selfie: Option<String>) -> Option<Self> {
+        match (photos, bib, selfie) {
+            (Some(photos), None, None) => Some(Self::Photos(photos)),
+            (None, Some(bib), None) => Some(Self::Bib(bib)),
+            (None, None, Some(selfie)) => Some(Self::Selfie(selfie)),
+            _ => None,
+        }
+    }
+}
+
+/// Body of `photos/download/create`.
+pub(crate) struct CreateDownload {
+    pub(crate) album: AlbumId,
+    /// `None` if it is not one of the three.
+    pub(crate) selection: Option<Selection>,
+    pub(crate) file: DownloadFile,
+}
+
+impl Input for CreateDownload {
+    const NAME: &'static str = "CreateDownload";
+    const SIZE: BodySize = BodySize::Batch;
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = read_album_id(fields);
+        let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };
+        let photos =
+            fields.optional("photoIds", "These photos. Exactly one of `photoIds`, `bib` and `imageId`.", ids);
+        let bib = fields.optional("bib", "The photos that a search for this bib finds.", text(1, 32));
+        let description = "The photos that a search with this selfie finds.";
+        let selfie = fields.optional("imageId", description, AnyText);
+        let files = OneOf { choices: &DownloadFile::ALL, to_name: DownloadFile::as_str };
+        let description =
+            "`preview`, `marked` (with the album's watermark) or `original`; `preview` if missing.";
+        let file = fields.optional("size", description, files);
+        Some(Self {
+            album: album?,
+            selection: Selection::from_parts(photos, bib, selfie),
+            file: file.unwrap_or_default(),
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "bib": "1207" })
+    }
+}
+
+/// Body of `gallery/download/create`.
+pub(crate) struct CreateGalleryDownload {
+    /// `None` if it is not one of the three.
+    pub(crate) selection: Option<Selection>,
+}
+
+impl Input for CreateGalleryDownload {
+    const NAME: &'static str = "CreateGalleryDownload";
+    const SIZE: BodySize = BodySize::Batch;
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };
+        let photos = fields.optional("photoIds", "These photos.", ids);
+        let bib = fields.optional("text", "The photos of this bib.", text(1, 32));
+        let selfie = fields.optional("imageId", "The photos of this selfie.", AnyText);
+        Some(Self { selection: Selection::from_parts(photos, bib, selfie) })
+    }
+
+    fn example() -> Value {
+        json!({ "text": "1207" })
+    }
+}
+
+/// A camera.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CameraCount {
+    /// Make and model, from EXIF data; null for photos that do not say.
+    #[schema(required)]
+    camera: Option<String>,
+    /// How many photos of the album it took.
+    #[schema(value_type = f64, minimum = 1)]
+    photos: u64,
+}
+
+impl From<StoredCamera> for CameraCount {
+    fn from(stored: StoredCamera) -> Self {
+        Self { camera: stored.camera, photos: stored.photos }
+    }
+}
+
+/// The cameras of an album, at most 1,000.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Cameras {
+    pub(crate) cameras: Vec<CameraCount>,
+}
+
+impl Output for Cameras {
+    fn example() -> Self {
+        Self { cameras: vec![CameraCount { camera: Some("Canon EOS R5".to_owned()), photos: 1204 }] }
+    }
+}

@@ -1,0 +1,158 @@
+//! Draws watermarks on the previews of photos that were processed without them, or with earlier ones, in one process at a
+//! time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use photofinish_pipeline::marking::{PreviewMarker, WatermarkPicture};
+use photofinish_store::model::ids::{PhotoId, ProcessId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::model::watermark::AlbumToMark;
+use photofinish_store::{Store, StoreError, StoreErrorKind};
+use tokio::time::{Instant, sleep};
+
+/// How often it looks for something to mark.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a process has the task after it last took it, which it does before each batch.
+const LEASE_TTL: Duration = Duration::from_secs(60);
+/// Photos of a batch, all of whose pictures are in memory.
+const BATCH: u32 = 32;
+/// Objects that are read or written at once.
+const CONCURRENT_OBJECTS: usize = 8;
+/// A preview is a JPEG file of at most 8192 pixels a side.
+const MAX_PREVIEW_BYTES: u64 = 64 << 20;
+/// After a batch it pauses as long as the batch took: photos that wait to be read come first.
+const PAUSE_FACTOR: u32 = 1;
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// Marks what is to be marked, until it is dropped.
+pub async fn mark_forever(store: &Store, holder: ProcessId) {
+    let mut is_failing = false;
+    loop {
+        sleep(POLL_INTERVAL).await;
+        let marked = mark_due(store, holder).await;
+        match &marked {
+            Ok(0) => {}
+            Ok(photos) => tracing::info!(photos, "drew watermarks"),
+            // Another process has the task.
+            Err(error) if error.kind == StoreErrorKind::Conflict => {}
+            Err(error) if !is_failing => {
+                tracing::warn!(%error, "failed to draw watermarks, retrying every 2 s");
+            }
+            Err(_) => {}
+        }
+        is_failing = marked.is_err();
+    }
+}
+
+/// Gives the task back, so that another process goes on at once.
+pub async fn release(store: &Store, holder: ProcessId) {
+    if let Err(error) = store.tasks.release(TaskLease { task: Task::Marking, holder }).await {
+        tracing::warn!(%error, "failed to release the drawing of watermarks");
+    }
+}
+
+/// Marks all that is due if this process has or gets the task; returns how many photos. An album that fails does not keep
+/// the others from being marked.
+async fn mark_due(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
+    let (mut photos, mut first_error) = (0, None);
+    for album in store.watermarks.list_albums_to_mark().await? {
+        match mark_album(store, holder, album).await {
+            Ok(Some(marked)) => photos += marked,
+            Ok(None) => return Ok(photos),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    first_error.map_or(Ok(photos), Err)
+}
+
+/// Marks the photos of an album; `None` if another process has the task.
+async fn mark_album(store: &Store, holder: ProcessId, album: AlbumToMark) -> Result<Option<u64>, StoreError> {
+    let Some(watermark) = store.watermarks.get(album.album).await? else {
+        store.watermarks.note_all_marked(album).await?;
+        return Ok(Some(0));
+    };
+    let watermark = match WatermarkPicture::open(&watermark) {
+        Ok(picture) => Arc::new(picture),
+        Err(error) => {
+            // It was decoded when it was set.
+            tracing::error!(album.id = %album.album, %error, "cannot decode a watermark");
+            store.watermarks.note_all_marked(album).await?;
+            return Ok(Some(0));
+        }
+    };
+    let (mut marked, mut after) = (0, None);
+    loop {
+        if store.tasks.take(Task::Marking, holder, LEASE_TTL).await?.is_none() {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let unmarked = store.watermarks.list_unmarked(album.album, watermark.version(), after, BATCH).await?;
+        let Some(last) = unmarked.last() else { break };
+        after = Some(*last);
+        marked += mark_photos(store, album, &unmarked, &watermark).await?;
+        sleep(MIN_PAUSE.max(begun.elapsed() * PAUSE_FACTOR)).await;
+    }
+    store.watermarks.note_all_marked(album).await?;
+    Ok(Some(marked))
+}
+
+/// Draws the watermark on previews; returns on how many. One that is missing or damaged is left out.
+async fn mark_photos(
+    store: &Store,
+    album: AlbumToMark,
+    photos: &[PhotoId],
+    watermark: &Arc<WatermarkPicture>,
+) -> Result<u64, StoreError> {
+    let key = |photo, role| ObjectKey::photo(album.organization, album.album, photo, role);
+    let read = |photo: PhotoId| async move {
+        match store.blobs.read(&key(photo, ObjectRole::Preview), MAX_PREVIEW_BYTES).await {
+            Ok(preview) => Ok(Some((photo, preview))),
+            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    let found = stream::iter(photos.to_vec()).map(read).buffered(CONCURRENT_OBJECTS);
+    let previews: Vec<(PhotoId, Bytes)> =
+        found.try_filter_map(async |preview| Ok(preview)).try_collect().await?;
+    let marked = draw(previews, Arc::clone(watermark)).await?;
+    let write = |(photo, picture): (PhotoId, Bytes)| async move {
+        store.blobs.write(&key(photo, ObjectRole::Marked), "image/jpeg", picture).await?;
+        Ok::<_, StoreError>(photo)
+    };
+    let written: Vec<PhotoId> =
+        stream::iter(marked).map(write).buffered(CONCURRENT_OBJECTS).try_collect().await?;
+    store.watermarks.note_marked(album.album, &written, watermark.version()).await?;
+    // A photo that was deleted meanwhile leaves no picture.
+    let present = store.photos.get_many(album.album, &written).await?;
+    for photo in written.iter().filter(|photo| present.iter().all(|present| present.id != **photo)) {
+        store.blobs.delete(&key(*photo, ObjectRole::Marked)).await?;
+    }
+    Ok(written.len() as u64)
+}
+
+/// Draws the watermark on previews, one after the other: this has one core at most.
+async fn draw(
+    previews: Vec<(PhotoId, Bytes)>,
+    watermark: Arc<WatermarkPicture>,
+) -> Result<Vec<(PhotoId, Bytes)>, StoreError> {
+    let draw_all = move || {
+        let mut marker = PreviewMarker::new().map_err(|error| failed(&error))?;
+        let mut marked = Vec::with_capacity(previews.len());
+        for (photo, preview) in previews {
+            match marker.mark(&preview, &watermark) {
+                Ok(picture) => marked.push((photo, picture)),
+                Err(error) => tracing::warn!(photo.id = %photo, %error, "cannot draw a watermark"),
+            }
+        }
+        Ok(marked)
+    };
+    tokio::task::spawn_blocking(draw_all).await.map_err(|error| failed(&error))?
+}
+
+fn failed(error: &dyn std::error::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, &format!("draw watermarks: {error}"))
+}
