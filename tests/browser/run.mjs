@@ -11,6 +11,7 @@ import { chromium } from "playwright-core";
 import { checkPages } from "./pages.mjs";
 import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
+import { picturesFlow } from "./pictures.mjs";
 import { securityCases } from "./security.mjs";
 
 const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
@@ -38,6 +39,7 @@ try {
   for (const [name, flow] of [
     ["an organizer is invited, makes an album, uploads a folder and opens a gallery", organizerFlow],
     ["a runner finds photos on a phone", runnerFlow],
+    ["watermark, files of many photos, threshold, filter and webhook", picturesFlow],
     ["what must be refused is refused", securityCases],
     ["every page is accessible, in both schemes, wide and narrow", checkPages],
   ]) {

@@ -8,6 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::canvas::Color;
+use crate::head::Head;
 use crate::jpeg::{self, CameraExif};
 use crate::photo::{Entrant, PhotoPlan, PhotoRenderer, draw_selfie};
 use crate::portrait::{Portrait, PortraitFile};
@@ -136,7 +137,7 @@ pub fn draw_group_photo(portraits: &Path, bibs: [Option<&str>; 3], seed: u64) ->
         .iter()
         .zip(&heads)
         .zip(bibs)
-        .map(|((person, portrait), bib)| Entrant { portrait, bib, shirt: person.shirt })
+        .map(|((person, portrait), bib)| Entrant { head: Head::Portrait(portrait), bib, shirt: person.shirt })
         .collect();
     let plan = PhotoPlan { width: 3000, height: 2000, entrants: &entrants, seed };
     let picture = PhotoRenderer::new()?.draw_photo(&plan);
@@ -209,7 +210,9 @@ impl EventWriter<'_> {
         let entrants: Vec<Entrant<'_>> = group
             .iter()
             .map(|&who| Entrant {
-                portrait: &self.portraits[who][(index / GROUPS.len()) % self.portraits[who].len()],
+                head: Head::Portrait(
+                    &self.portraits[who][(index / GROUPS.len()) % self.portraits[who].len()],
+                ),
                 bib: Some(PEOPLE[who].bib),
                 shirt: PEOPLE[who].shirt,
             })

@@ -6,7 +6,9 @@
 mod backdrop;
 mod bib;
 mod canvas;
+pub mod drawn_event;
 pub mod event;
+pub mod head;
 pub mod jpeg;
 mod noise;
 pub mod photo;

@@ -5,6 +5,7 @@ use image::RgbImage;
 use crate::backdrop;
 use crate::bib::{BibPrinter, Sheet};
 use crate::canvas::{Canvas, Color, Point};
+use crate::head::Head;
 use crate::noise::Rng;
 use crate::portrait::{Portrait, Pose};
 use crate::runner::{self, RunnerFigure};
@@ -14,8 +15,8 @@ const GRAIN: f32 = 2.2;
 
 /// A runner to draw.
 pub struct Entrant<'a> {
-    /// The portrait used for the head.
-    pub portrait: &'a Portrait,
+    /// The head.
+    pub head: Head<'a>,
     /// The race number; none is worn where there is none.
     pub bib: Option<&'a str>,
     /// Colour of the shirt.
@@ -69,12 +70,8 @@ impl PhotoRenderer {
                 light,
             };
             let sheet = entrant.bib.map(|bib| self.print_sheet(bib));
-            let figure = RunnerFigure {
-                portrait: entrant.portrait,
-                sheet: sheet.as_ref(),
-                shirt: entrant.shirt,
-                pose,
-            };
+            let figure =
+                RunnerFigure { head: entrant.head, sheet: sheet.as_ref(), shirt: entrant.shirt, pose };
             runner::draw_runner(&mut canvas, &figure, plan.seed.wrapping_add(index as u64));
         }
         canvas.to_image(plan.seed, GRAIN)

@@ -1,10 +1,11 @@
-//! Draws a runner: a synthetic body with the head of a portrait and a bib on the chest. Lengths are in face units (see
+//! Draws a runner: a synthetic body with a head and a bib on the chest. Lengths are in face units (see
 //! [`Pose::face_width`]) from the chin, in proportions measured on race photos.
 
 use crate::bib::{BibPlacement, Sheet};
 use crate::canvas::{Bounds, Canvas, Color, LimbEnd, Point, edge_coverage, shade};
+use crate::head::Head;
 use crate::noise::{self, Rng};
-use crate::portrait::{Portrait, Pose};
+use crate::portrait::Pose;
 
 /// Height of a bib's digits.
 const DIGIT_HEIGHT: f32 = 0.54;
@@ -15,8 +16,8 @@ const FEET_BELOW_CHIN: f32 = 9.6;
 
 /// A runner to draw.
 pub struct RunnerFigure<'a> {
-    /// The portrait used for the head.
-    pub portrait: &'a Portrait,
+    /// The head.
+    pub head: Head<'a>,
     /// The bib, if one is worn.
     pub sheet: Option<&'a Sheet>,
     /// Colour of the shirt.
@@ -35,7 +36,7 @@ struct BodyPainter<'a> {
 /// Draws a runner; `seed` determines the stride and how the bib hangs.
 pub fn draw_runner(canvas: &mut Canvas, runner: &RunnerFigure<'_>, seed: u64) {
     let mut rng = Rng::new(seed);
-    let skin = runner.portrait.skin_color();
+    let skin = runner.head.skin_color();
     let light = runner.pose.light;
     let skin = [0, 1, 2].map(|channel| skin[channel] * light[channel]);
     let mut body = BodyPainter { canvas, pose: runner.pose, skin };
@@ -55,7 +56,7 @@ pub fn draw_runner(canvas: &mut Canvas, runner: &RunnerFigure<'_>, seed: u64) {
     if let Some(sheet) = runner.sheet {
         sheet.draw_on(body.canvas, placement);
     }
-    runner.portrait.draw_head(body.canvas, runner.pose);
+    runner.head.draw(body.canvas, runner.pose);
 }
 
 impl BodyPainter<'_> {

@@ -5,8 +5,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
-    Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
+    ALL_SCOPES, Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
     variable_or_installed_path,
 };
 use photofinish_tests::scenes::event;
@@ -41,7 +42,11 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
         Ok(options) => options.with_setting("PHOTOFINISH_CONSOLE_DIR", pages.to_string_lossy()),
         Err(why) => return skip_or_fail(TEST, &why),
     };
-    let service = Service::start(options.with_setting("PHOTOFINISH_COST_PRICES", "cpu_hour=0.04"));
+    let options = options
+        .with_setting("PHOTOFINISH_COST_PRICES", "cpu_hour=0.04")
+        .with_setting("PHOTOFINISH_WEBHOOK_HTTP", "on")
+        .with_setting("PHOTOFINISH_WEBHOOK_ALLOW", "127.0.0.1/32");
+    let service = Service::start(options);
     let folder = tempfile::tempdir().expect("a folder");
     let truth = event::write_event(folder.path(), &portraits, PHOTOS).expect("an event");
     let runner = truth.runners.first().expect("a runner");
@@ -85,6 +90,48 @@ fn keep_running<T>(service: &Service, work: impl FnOnce() -> T) -> T {
         is_done.store(true, Ordering::Relaxed);
         worked
     })
+}
+
+/// How long the slow stage takes for a photo, and how many photos keep it at work while the page is looked at.
+const SLOW_READ_MS: &str = "700";
+const SLOW_PHOTOS: usize = 120;
+
+#[test]
+fn the_bottleneck_is_lit_while_a_stage_is_slow() {
+    const TEST: &str = "the_bottleneck_is_lit_while_a_stage_is_slow";
+    let modules = variable_or_installed_path("PHOTOFINISH_TEST_NODE_MODULES", "node/node_modules");
+    let pages = repository_root().join(".photofinish/console/files");
+    for needed in
+        [&modules.join("playwright-core/package.json"), &pages.join("console.html"), Path::new(CHROMIUM)]
+    {
+        if !needed.exists() {
+            return skip_or_fail(TEST, &format!("{} is missing: run `cargo xtask test`", needed.display()));
+        }
+    }
+    let options = ServiceOptions::with_fake_models()
+        .with_setting("PHOTOFINISH_CONSOLE_DIR", pages.to_string_lossy())
+        .with_setting("PHOTOFINISH_FAKE_DELAY_MS", SLOW_READ_MS);
+    let service = Service::start(options);
+    let account = ["--organization", "Slow Timing", "--email", "bea@race.example"];
+    service.run(&[&["account", "invite", "--role", "owner"], &account[..]].concat()).expect_success();
+    let partner = service.partner_with(&service.create_key_for("Slow Timing", &ALL_SCOPES, "test"));
+    let album = partner.create_album("Slow");
+    let jpeg = TestPhoto::new(300, 200).with_bib("1204", [50, 50]).to_jpeg();
+    for number in 0..SLOW_PHOTOS {
+        partner.upload_photo(&album, &format!("{number}.jpg"), &jpeg);
+    }
+    let entered = service.run(&["account", "link", "--email", "bea@race.example"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    copy_program(folder.path(), &modules);
+    let mut program = Command::new("node");
+    program
+        .arg(folder.path().join("bottleneck.mjs"))
+        .env("BASE_URL", service.origin())
+        .env("ENTER", entered.expect_success().trim())
+        .env("ALBUM", album)
+        .env("STAGE", "Read bibs")
+        .env("CHROMIUM", CHROMIUM);
+    println!("{}", run_command(&mut program).expect_success());
 }
 
 /// TypeScript's compiler, over the sources as they are in the repository.
