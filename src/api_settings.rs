@@ -45,6 +45,11 @@ pub async fn storage_origin(store: &Store) -> Option<String> {
     }
 }
 
+fn media_types(accepts_heic: bool) -> Vec<String> {
+    let heic: &[&str] = if accepts_heic { &["image/heic", "image/heif"] } else { &[] };
+    ["image/jpeg", "image/png", "image/webp"].iter().chain(heic).map(|name| (*name).to_owned()).collect()
+}
+
 /// Returns the settings of the API.
 pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {
@@ -83,7 +88,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         upload_pace: UploadPace::SERVICE,
         download_ttl: api.download_ttl,
         probe_ttl: api.probe_ttl,
-        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
+        media_types: media_types(storage.accepts_heic()),
         calibrations: models::calibrations(),
         check_watermark: |watermark| {
             WatermarkPicture::open(watermark).map(drop).map_err(|error| error.to_string())

@@ -64,6 +64,7 @@ pub fn media_type(filename: &str) -> Option<&'static str> {
         "jpg" | "jpeg" | "jpe" => Some("image/jpeg"),
         "png" => Some("image/png"),
         "webp" => Some("image/webp"),
+        "heic" | "heif" if cfg!(feature = "heic") => Some("image/heic"),
         _ => None,
     }
 }

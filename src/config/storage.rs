@@ -13,6 +13,8 @@ use super::variables::read_variables;
 const ADDRESSING: Choice<Addressing> =
     Choice(&[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)]);
 
+const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
+
 /// The prefix of each cloud's variables, by scheme of the storage URL.
 const CLOUD_PREFIXES: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
 
@@ -50,9 +52,17 @@ pub struct StorageArguments {
     #[arg(long = "max-megapixels", env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
     #[arg(default_value = "200", value_parser = parsers::megabytes)]
     pub max_pixels: u64,
+    /// Whether HEIC photos are accepted [default: on, if the program was built with the feature heic]
+    #[arg(long, env = "PHOTOFINISH_HEIC", value_name = "ON_OFF", value_parser = ON_OFF)]
+    pub heic: Option<bool>,
 }
 
 impl StorageArguments {
+    /// Whether HEIC photos are accepted.
+    pub fn accepts_heic(&self) -> bool {
+        cfg!(feature = "heic") && self.heic.unwrap_or(true)
+    }
+
     /// The configured URL, or that of a folder in the data folder.
     pub fn url(&self, data_dir: &Path) -> String {
         let default = || format!("file:{}", data_dir.join("objects").display());

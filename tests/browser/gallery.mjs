@@ -14,11 +14,9 @@ async function findByBib(page, world) {
   assert.ok(page.url().endsWith(`?bib=${world.bib}`));
   await checkAccessibility(page);
   await checkWidth(page);
-  await page.screenshot({ path: `${world.screens}/gallery-results-390-light.jpg`, type: "jpeg", quality: 60 });
   await page.locator(".tile").first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Download" }).waitFor();
   await checkAccessibility(page);
-  await page.screenshot({ path: `${world.screens}/gallery-photo-390-light.jpg`, type: "jpeg", quality: 60 });
   const [file] = await Promise.all([
     page.waitForEvent("download"),
     page.getByRole("dialog").getByRole("button", { name: "Download" }).click(),
@@ -32,7 +30,6 @@ async function findBySelfie(page, world) {
   const open = page.getByRole("button", { name: "Open the camera" });
   assert.ok(await open.isDisabled(), "no camera before the consent");
   await page.getByRole("checkbox").check();
-  await page.screenshot({ path: `${world.screens}/gallery-consent-390-light.jpg`, type: "jpeg", quality: 60 });
   await checkAccessibility(page);
   await open.click();
   await page.getByRole("button", { name: "Take the picture" }).click();

@@ -52,8 +52,19 @@ async function createAlbum(page) {
   return new URL(page.url()).pathname.split("/")[3];
 }
 
+/** Waits until all photos are ready. The service may be starting again. */
+async function waitUntilReady(page, album, count) {
+  const end = Date.now() + 4 * PATIENCE;
+  for (;;) {
+    const answer = await callFrom(page, "albums/progress", { albumId: album }).catch(() => undefined);
+    if (answer?.body.ready === count) return;
+    assert.ok(Date.now() < end, `not all are ready: ${JSON.stringify(answer?.body)}`);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}
+
 /** Uploads a folder; the service hangs in the middle and goes on, then is killed and started again by the test. */
-async function upload(page, world) {
+async function upload(page, world, album) {
   const [first, all] = halves(world.photos);
   const choose = page.getByLabel("Choose photos");
   const pid = Number(process.env.SERVICE_PID);
@@ -66,6 +77,8 @@ async function upload(page, world) {
   await choose.setInputFiles(all);
   await page.getByText("Upload finished").waitFor({ timeout: 4 * PATIENCE });
   await page.getByText(/all done/).waitFor({ timeout: 4 * PATIENCE });
+  // Both words may still be those of the first half.
+  await waitUntilReady(page, album, all.length);
   return all.length;
 }
 
@@ -135,7 +148,7 @@ export async function organizerFlow(world) {
   await acceptInvitation(page, world);
   await signInByKeyboard(page, world);
   world.album = await createAlbum(page);
-  const count = await upload(page, world);
+  const count = await upload(page, world, world.album);
   await lookAtPhotos(page, world, world.album, count);
   await search(page, world, world.album);
   await makeKey(page, world);

@@ -1,24 +1,27 @@
-// Every page in both schemes, wide and narrow: nothing that axe finds, nothing wider than the window, and a picture of it.
+// Every page in both schemes, wide and narrow: nothing that axe finds, nothing wider than the window, and a picture of it. The
+// runners on them are drawn.
 
-import { checkAccessibility, checkWidth, openContext } from "./tools.mjs";
+import assert from "node:assert";
+
+import { callFrom, checkAccessibility, checkWidth, openContext, takePicture } from "./tools.mjs";
 
 const WIDTHS = [320, 390, 768, 1440];
 /** Of which there are pictures. */
 const PICTURED = new Set([390, 1440]);
 
-function pagesOf(world) {
-  const album = `/console/albums/${world.album}`;
+function pagesOf({ album, bib, photo, gallery }) {
+  const path = `/console/albums/${album}`;
   return {
     albums: "/console",
-    album,
-    photos: `${album}/photos`,
-    photo: `${album}/photos/${world.photo}`,
-    failures: `${album}/failures`,
-    search: `${album}/search?bib=${world.bib}`,
-    settings: `${album}/settings`,
-    "gallery-settings": `${album}/gallery`,
-    costs: `${album}/costs`,
-    erasures: `${album}/erasures`,
+    album: path,
+    photos: `${path}/photos`,
+    photo: `${path}/photos/${photo}`,
+    failures: `${path}/failures`,
+    search: `${path}/search?bib=${bib}`,
+    settings: `${path}/settings`,
+    "gallery-settings": `${path}/gallery`,
+    costs: `${path}/costs`,
+    erasures: `${path}/erasures`,
     keys: "/console/keys",
     webhooks: "/console/webhooks",
     usage: "/console/usage",
@@ -27,7 +30,8 @@ function pagesOf(world) {
     activity: "/console/activity",
     operator: "/console/operator",
     "not-found": "/console/nowhere",
-    gallery: new URL(world.gallery).pathname,
+    gallery,
+    "gallery-results": `${gallery}?bib=${bib}`,
   };
 }
 
@@ -41,44 +45,90 @@ async function settle(page) {
   });
 }
 
+const heightOf = (width) => (width < 500 ? 844 : 900);
+
+/** Checks what a page shows now, and keeps a picture of it. */
+async function check(page, world, name) {
+  const { width } = page.viewportSize();
+  await settle(page);
+  await checkWidth(page);
+  await checkAccessibility(page);
+  if (PICTURED.has(width)) await takePicture(page, world, `${name}-${width}-${world.scheme}`);
+}
+
+/** A photo large, and the consent: what comes after a click. */
+async function checkDialogs(page, world) {
+  for (const width of PICTURED) {
+    await page.setViewportSize({ width, height: heightOf(width) });
+    await page.goto(`${world.base}${world.drawn.gallery}?bib=${world.drawn.bib}`);
+    await page.locator(".tile").first().click();
+    await page.getByRole("dialog").locator("img").waitFor();
+    await check(page, world, "gallery-photo");
+    await page.goto(world.base + world.drawn.gallery);
+    await page.getByRole("button", { name: "Search with a selfie" }).click();
+    await page.getByRole("checkbox").waitFor();
+    await check(page, world, "gallery-consent");
+  }
+}
+
 export async function checkPages(world) {
-  world.photo = await firstPhoto(world);
+  const session = await prepare(world);
   for (const colorScheme of ["light", "dark"]) {
-    const { context, close } = await openContext(world, { storageState: world.session, colorScheme, reducedMotion: "reduce" });
+    const { context, close } = await openContext(world, { storageState: session, colorScheme, reducedMotion: "reduce" });
     const page = await context.newPage();
-    for (const [name, path] of Object.entries(pagesOf(world))) {
+    world.scheme = colorScheme;
+    for (const [name, path] of Object.entries(pagesOf(world.drawn))) {
       await page.goto(world.base + path);
       for (const width of WIDTHS) {
-        await page.setViewportSize({ width, height: width < 500 ? 844 : 900 });
-        await settle(page);
-        await checkWidth(page);
-        await checkAccessibility(page);
-        if (PICTURED.has(width)) {
-          await page.screenshot({ path: `${world.screens}/${name}-${width}-${colorScheme}.jpg`, type: "jpeg", quality: 60 });
-        }
+        await page.setViewportSize({ width, height: heightOf(width) });
+        await check(page, world, name);
       }
     }
+    await checkDialogs(page, world);
     await close();
+    await checkSignIn(world, colorScheme);
   }
-  const { context, close } = await openContext(world);
+}
+
+async function checkSignIn(world, colorScheme) {
+  const { context, close } = await openContext(world, { colorScheme });
   const page = await context.newPage();
   await page.goto(`${world.base}/console`);
   await page.getByRole("heading", { level: 1 }).waitFor();
-  await checkAccessibility(page);
-  for (const width of WIDTHS.filter((width) => PICTURED.has(width))) {
-    await page.setViewportSize({ width, height: 844 });
-    await page.screenshot({ path: `${world.screens}/sign-in-${width}-light.jpg`, type: "jpeg", quality: 60 });
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: heightOf(width) });
+    await check(page, world, "sign-in");
   }
   await close();
 }
 
-async function firstPhoto(world) {
-  const { context, close } = await openContext(world, { storageState: world.session });
+/** Signs in the owner of the drawn album, and gives each page something to show. */
+async function prepare(world) {
+  const { context, close } = await openContext(world);
   const page = await context.newPage();
-  await page.goto(`${world.base}/console/albums/${world.album}/photos`);
-  const link = page.locator(".grid li a").first();
-  await link.waitFor();
-  const href = await link.getAttribute("href");
+  await page.goto(world.enter);
+  await page.getByRole("button").first().click();
+  await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
+  const call = async (operation, body) => {
+    const answer = await callFrom(page, operation, body);
+    assert.equal(answer.status, 200, `${operation}: ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  };
+  const { drawn } = world;
+  const albumId = drawn.album;
+  const rules = { selfieSearch: true, browse: true, contact: "privacy@race.example", privacyUrl: "https://race.example/privacy" };
+  const intro = "Well run! Find yourself by the number on your chest.";
+  const gallery = await call("albums/gallery/update", { albumId, enabled: true, intro, ...rules });
+  drawn.gallery = new URL(gallery.url).pathname;
+  const { photos } = await call("photos/search/text/list", { albumId, text: drawn.bib });
+  drawn.photo = photos[0].id;
+  await call("keys/create", { label: "results page", mode: "test", scopes: ["search:read"] });
+  await call("keys/create", { label: "camera truck", mode: "test", scopes: ["photo:upload"], expiresInDays: 30 });
+  await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
+  const asked = { albumId, bib: "77" };
+  const { confirm } = await call("people/erase", { ...asked, dryRun: true });
+  await call("people/erase", { ...asked, confirm });
+  const session = await context.storageState();
   await close();
-  return href.split("/").at(-1).split("?")[0];
+  return session;
 }

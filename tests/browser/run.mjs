@@ -2,7 +2,8 @@
 //
 // Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; CAMERA, a video of who
 // has it; CHROMIUM, the browser; SERVICE_PID, paused and killed while photos are sent: whoever runs this starts it again;
-// SCREENS, a folder for pictures of the pages; PATIENCE, how long a page may take to show something, milliseconds.
+// ENTER, a link that signs in the owner of DRAWN_ALBUM, whose runners are drawn, DRAWN_BIB among them: all pages are looked at
+// with it; SCREENS, a folder for pictures of these; PATIENCE, how long a page may take to show something, milliseconds.
 
 import { mkdirSync } from "node:fs";
 
@@ -15,6 +16,7 @@ import { picturesFlow } from "./pictures.mjs";
 import { securityCases } from "./security.mjs";
 
 const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
+const { ENTER, DRAWN_ALBUM, DRAWN_BIB } = process.env;
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -33,7 +35,17 @@ const browser = await chromium.launch({
 });
 mkdirSync(SCREENS, { recursive: true });
 
-const world = { browser, base: BASE_URL, welcome: WELCOME, photos: PHOTOS, bib: BIB, screens: SCREENS };
+const world = {
+  browser,
+  base: BASE_URL,
+  welcome: WELCOME,
+  photos: PHOTOS,
+  bib: BIB,
+  screens: SCREENS,
+  enter: ENTER,
+  drawn: { album: DRAWN_ALBUM, bib: DRAWN_BIB },
+  converter: await browser.newPage(),
+};
 let failed = false;
 try {
   for (const [name, flow] of [

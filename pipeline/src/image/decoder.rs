@@ -6,6 +6,8 @@ use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
 use crate::image::format::Format;
+#[cfg(feature = "heic")]
+use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
 use crate::image::pool::{PixelPool, PooledPicture};
@@ -46,6 +48,8 @@ pub(crate) struct DecodePlan {
 enum DecodeBackend {
     TurboJpeg(JpegPlan),
     ImageCrate(RasterHeader),
+    #[cfg(feature = "heic")]
+    Heic(HeicHeader),
 }
 
 /// Decodes pictures; one per thread.
@@ -91,6 +95,10 @@ impl Decoder {
         long_side_for: impl FnOnce(Size) -> u32,
     ) -> Result<DecodePlan, Poison> {
         let format = Format::from_magic_bytes(file)?;
+        #[cfg(feature = "heic")]
+        if format == Format::Heic && !self.limits.reads_heic {
+            return Err(Poison::new(FailureReason::UnsupportedFormat, "heic is switched off"));
+        }
         if let Some(claimed) = read_claimed_size(file, format) {
             self.check_size(claimed, self.max_stored_pixels(format))?;
         }
@@ -121,6 +129,10 @@ impl Decoder {
                 backend: DecodeBackend::TurboJpeg(plan),
             });
         }
+        #[cfg(feature = "heic")]
+        if format == Format::Heic {
+            return self.plan_heic(file);
+        }
         let header = raster::read_header(file, format)?;
         self.check_size(header.size, self.max_decoded_pixels)?;
         Ok(DecodePlan {
@@ -130,6 +142,20 @@ impl Decoder {
             buffer_bytes: header.size.area() * 3,
             peak_bytes: header.peak_bytes,
             backend: DecodeBackend::ImageCrate(header),
+        })
+    }
+
+    #[cfg(feature = "heic")]
+    fn plan_heic(&self, file: &[u8]) -> Result<DecodePlan, Poison> {
+        let header = heic::read_header(file)?;
+        self.check_size(header.size, self.max_decoded_pixels)?;
+        Ok(DecodePlan {
+            format: Format::Heic,
+            stored_size: header.size,
+            decoded_size: header.size,
+            buffer_bytes: header.size.area() * 3,
+            peak_bytes: header.peak_bytes,
+            backend: DecodeBackend::Heic(header),
         })
     }
 
@@ -148,6 +174,8 @@ impl Decoder {
                 }
                 raster::decode(file, plan.format, header, &mut pixels)?;
             }
+            #[cfg(feature = "heic")]
+            DecodeBackend::Heic(header) => heic::decode(file, header, &mut pixels)?,
         }
         let picture = Picture::new(pixels, plan.decoded_size.width, plan.decoded_size.height)
             .map_err(|error| Poison::new(FailureReason::CorruptImage, error.to_string()))?;
@@ -199,6 +227,9 @@ fn read_claimed_size(file: &[u8], format: Format) -> Option<Size> {
         }
         // Without a canvas, the decoder reads the sides without allocating: `raster::read_header`.
         Format::WebP => webp::read_canvas_size(file)?,
+        // Its container is read as a whole, which allocates nothing for pixels.
+        #[cfg(feature = "heic")]
+        Format::Heic => return None,
     };
     Some(Size { width, height })
 }

@@ -25,7 +25,7 @@ const MAX_CAMERA_CHARS: usize = 100;
 impl ExifData {
     const EMPTY: Self = Self { orientation: Orientation::Upright, taken_at: None, camera: None };
 
-    /// Reads the EXIF data of a JPEG, PNG or WebP file.
+    /// Reads the EXIF data of a JPEG, PNG, WebP or HEIC file.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         // Malicious data must not fail the photo even where it makes the parser panic.
         catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::EMPTY)
@@ -40,11 +40,19 @@ impl ExifData {
         let orientation =
             exif.get_field(Tag::Orientation, In::PRIMARY).and_then(|field| field.value.get_uint(0));
         Some(Self {
-            orientation: orientation.map_or(Orientation::Upright, Orientation::from_exif),
+            // A HEIC file says in its own way how it is turned, and is decoded upright.
+            orientation: match is_heif(bytes) {
+                true => Orientation::Upright,
+                false => orientation.map_or(Orientation::Upright, Orientation::from_exif),
+            },
             taken_at: read_taken_at(&exif),
             camera: read_camera(&exif),
         })
     }
+}
+
+fn is_heif(bytes: &[u8]) -> bool {
+    bytes.get(4..8) == Some(b"ftyp")
 }
 
 fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {

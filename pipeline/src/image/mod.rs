@@ -1,9 +1,11 @@
-//! Decodes photos from untrusted files (JPEG, PNG and WebP) within limits that are checked before any pixel is
+//! Decodes photos from untrusted files (JPEG, PNG and WebP, HEIC where it is built in) within limits that are checked before any pixel is
 //! allocated, and turns them upright. Knows nothing of stages or budgets.
 
 pub(crate) mod decoder;
 pub(crate) mod exif;
 pub(crate) mod format;
+#[cfg(feature = "heic")]
+pub(crate) mod heic;
 pub(crate) mod jpeg;
 pub(crate) mod jpeg_structure;
 pub(crate) mod pool;

@@ -56,6 +56,8 @@ pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, P
         }
         Format::Png => size.area() * peak_bytes_per_pixel(color),
         Format::WebP => size.area() * webp_peak_bytes_per_pixel(file, color)?,
+        #[cfg(feature = "heic")]
+        Format::Heic => return Err(other_decoder()),
     };
     Ok(RasterHeader { size, peak_bytes, color })
 }
@@ -110,7 +112,14 @@ fn open_decoder(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_
         Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(to_poison)?),
         Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(to_poison)?),
         Format::WebP => Box::new(WebPDecoder::new(reader).map_err(to_poison)?),
+        #[cfg(feature = "heic")]
+        Format::Heic => return Err(other_decoder()),
     })
+}
+
+#[cfg(feature = "heic")]
+fn other_decoder() -> Poison {
+    Poison::new(FailureReason::UnsupportedFormat, "decoded elsewhere")
 }
 
 fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison> {

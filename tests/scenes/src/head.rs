@@ -177,8 +177,11 @@ impl DrawnHead {
             Hair::Long => Oval { x: 0.0, y: -0.5, half_width: 0.66, half_height: 0.92 },
             Hair::Bun => Oval { x: 0.3, y: -1.46, half_width: 0.24, half_height: 0.22 },
         };
+        // Heads are drawn over bodies: the neck stays free.
+        let beside = edge_coverage((place.x.abs() - 0.4) * place.unit).clamp(0.0, 1.0);
+        let free = if self.hair == Hair::Long { beside.max(place.above(-0.4)) } else { 1.0 };
         let color = self.hair_at(place).map(|value| value * 0.82);
-        layers.add(color, place.in_oval(behind));
+        layers.add(color, place.in_oval(behind) * free);
     }
 
     fn paint_face(&self, place: Place, layers: &mut Layers) {

@@ -10,11 +10,14 @@ use photofinish_tests::harness::{
     ALL_SCOPES, Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
     variable_or_installed_path,
 };
+use photofinish_tests::scenes::drawn_event::write_drawn_photos;
 use photofinish_tests::scenes::event;
 use serde_json::json;
 
 /// One photo of each group of runners, and of each image format.
 const PHOTOS: usize = 6;
+/// Photos of runners who are drawn.
+const DRAWN_PHOTOS: usize = 14;
 /// Debian's browser.
 const CHROMIUM: &str = "/usr/bin/chromium";
 /// A video of one picture: the browser's camera shows it for ever.
@@ -56,6 +59,7 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
     let account = ["--organization", "Lake Timing", "--email", "anna@race.example"];
     let invited =
         service.run(&[&["account", "invite", "--role", "owner", "--operator"], &account[..]].concat());
+    let drawn = DrawnAlbum::upload(&service);
     copy_program(folder.path(), &modules);
     let output = keep_running(&service, || {
         let mut program = Command::new("node");
@@ -68,10 +72,48 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
             .env("CAMERA", camera)
             .env("SERVICE_PID", service.process_id().to_string())
             .env("CHROMIUM", CHROMIUM)
+            .env("ENTER", drawn.enter)
+            .env("DRAWN_ALBUM", drawn.album)
+            .env("DRAWN_BIB", drawn.bib)
             .env("SCREENS", screens());
         run_command(&mut program)
     });
     println!("{}", output.expect_success());
+}
+
+/// An album whose runners are drawn, of an organization of its own: what pages are pictured with.
+struct DrawnAlbum {
+    album: String,
+    /// Of a runner who is in several photos.
+    bib: String,
+    /// Signs in its owner, once.
+    enter: String,
+}
+
+impl DrawnAlbum {
+    const ORGANIZATION: &str = "City Marathon";
+    const EMAIL: &str = "mia@race.example";
+
+    fn upload(service: &Service) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let photos = write_drawn_photos(folder.path(), DRAWN_PHOTOS).expect("photos");
+        let account = ["--organization", Self::ORGANIZATION, "--email", Self::EMAIL];
+        service.run(&[&["account", "invite", "--role", "owner", "--operator"], &account[..]].concat());
+        let key = service.create_key_for(Self::ORGANIZATION, &ALL_SCOPES, "test");
+        let partner = service.partner_with(&key);
+        let album = partner.create_album("City Marathon 2026");
+        for photo in &photos {
+            let bytes = std::fs::read(folder.path().join(&photo.file)).expect("a photo");
+            partner.upload_photo(&album, &photo.file, &bytes);
+        }
+        // Something to see among the failures.
+        partner.upload_photo(&album, "LAKE_0099.jpg", b"\xff\xd8\xff a photo that was cut off");
+        partner.wait_until_idle(&album);
+        let bib = photos.last().expect("a photo").bibs.first().expect("a runner").clone();
+        let enter =
+            service.run(&["account", "link", "--email", Self::EMAIL]).expect_success().trim().to_owned();
+        Self { album, bib, enter }
+    }
 }
 
 /// Starts the service again, as a supervisor does, whenever it has ended while `work` is done.
@@ -164,7 +206,7 @@ fn the_pages_have_no_type_errors() {
     run_command(Command::new("node").arg(compiler).arg("--project").arg(file)).expect_success();
 }
 
-/// Where pictures of the pages go. Not into the repository: the heads of the drawn runners are portraits of real people.
+/// Where pictures of the pages go. Those in `docs/screens` were made by this test.
 fn screens() -> PathBuf {
     read_variable("PHOTOFINISH_TEST_SCREENS")
         .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("screens"), PathBuf::from)

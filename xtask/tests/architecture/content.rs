@@ -29,6 +29,11 @@ const FORBIDDEN_ENDINGS: [&str; 17] = [
 /// Where the weights are that this project trains itself; `models/train` makes them.
 const TRAINED: &str = "models/trained/";
 
+/// Where pictures of pages are, made by the browser's test of an event whose runners are drawn.
+const SCREENS: &str = "docs/screens/";
+/// All of them together are no larger.
+const LARGEST_SCREENS_BYTES: u64 = 3 << 20;
+
 /// Folders of the crates that may be unsafe, and why.
 const MAY_BE_UNSAFE: [(&str, &str); 5] = [
     ("allocators/", "declares a function of each allocator"),
@@ -52,10 +57,25 @@ fn nothing_large_and_no_data_is_committed() {
         assert!(bytes <= LARGEST_FILE_BYTES, "{name} has {bytes} bytes");
         let lower = name.to_lowercase();
         assert!(
-            name.starts_with(TRAINED) || !FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)),
+            name.starts_with(TRAINED)
+                || name.starts_with(SCREENS) && name.ends_with(".webp")
+                || !FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)),
             "{name} is not a source file"
         );
     }
+}
+
+/// A camera's data has no place in a picture of a page, and would show that it is none.
+#[test]
+fn pictures_of_pages_are_small_and_carry_no_data_of_a_camera() {
+    let mut total = 0;
+    for name in source::files().into_iter().filter(|name| name.starts_with(SCREENS)) {
+        let bytes = std::fs::read(source::root().join(&name)).unwrap();
+        total += bytes.len() as u64;
+        assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"), "{name} is no WebP");
+        assert!(!bytes.windows(4).any(|four| four == b"EXIF"), "{name} has EXIF data");
+    }
+    assert!(total <= LARGEST_SCREENS_BYTES, "{SCREENS} has {total} bytes");
 }
 
 /// Joins the two parts of a word, so that this file does not contain the words it searches for.

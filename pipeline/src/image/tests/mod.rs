@@ -1,5 +1,7 @@
 //! Tests of decoding and turning upright, on files made here and on the real ones in `../shared/photos`.
 
+#[cfg(feature = "heic")]
+mod heic;
 pub(crate) mod memory;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
@@ -16,7 +18,7 @@ use crate::image::decoder::Decoder;
 use crate::settings::Limits;
 use crate::testing::shared_photo_dir;
 
-const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000 };
+const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: true };
 
 fn decode(file: &[u8], long_side: u32) -> Result<PooledPicture, Poison> {
     let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
@@ -147,7 +149,7 @@ fn a_file_that_is_no_picture_is_unsupported() {
         b"x",
         b"%PDF-1.7 and so on",
         b"GIF89a and so on",
-        b"\0\0\0\x18ftypheic and so on",
+        b"\0\0\0\x18ftypavif and so on",
         b"<html>photo.jpg</html>",
     ];
     for file in files {
@@ -216,7 +218,7 @@ proptest! {
             file.truncate(cut % file.len());
         }
         ExifData::read(&file);
-        let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000 };
+        let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: true };
         let mut decoder = Decoder::new(limits, PixelPool::default()).unwrap();
         if let Ok(plan) = decoder.plan(&file, |_| 64) {
             prop_assert!(plan.decoded_size.area() <= 1_000_000);
@@ -299,13 +301,17 @@ fn all_orientations_show_the_same_scene() {
     }
 }
 
+/// How a HEIC file fails.
+const HEIC: Option<FailureReason> =
+    if cfg!(feature = "heic") { None } else { Some(FailureReason::UnsupportedFormat) };
+
 /// The real files that are not ordinary photos, and how they fail, if they do.
 const UNUSUAL_FILES: [(&str, Option<FailureReason>); 20] = [
     ("zune/test-images/jpeg/cymk.jpg", None),
     ("zune/test-images/jpeg/four_components.jpg", None),
     ("zune/test-images/jpeg/down_sampled_grayscale_prog.jpg", None),
     ("pillow/Tests/images/pil_sample_cmyk.jpg", None),
-    ("libheif/tests/data/rainbow-451x461.heic", Some(FailureReason::UnsupportedFormat)),
+    ("libheif/tests/data/rainbow-451x461.heic", HEIC),
     ("pillow/Tests/images/avif/hopper.avif", Some(FailureReason::UnsupportedFormat)),
     ("pillow/Tests/images/avif/exif.avif", Some(FailureReason::UnsupportedFormat)),
     ("imagers/tests/images/webp/extended_images/advertises_rgba_but_frames_are_rgb.webp", None),
