@@ -19,6 +19,8 @@ pub enum MarkingError {
 pub struct PreviewMarker {
     decompressor: Decompressor,
     compressor: Compressor,
+    /// Whether it has returned an error: it then keeps what it had read of that file.
+    is_spoiled: bool,
 }
 
 impl PreviewMarker {
@@ -27,7 +29,7 @@ impl PreviewMarker {
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
     pub fn new() -> turbojpeg::Result<Self> {
-        Ok(Self { decompressor: Decompressor::new()?, compressor: preview_compressor()? })
+        Ok(Self { decompressor: Decompressor::new()?, compressor: preview_compressor()?, is_spoiled: false })
     }
 
     /// Returns the preview with the watermark, as a JPEG file.
@@ -35,6 +37,13 @@ impl PreviewMarker {
     /// # Errors
     /// When the preview cannot be decoded.
     pub fn mark(&mut self, preview: &[u8], watermark: &WatermarkPicture) -> Result<Bytes, MarkingError> {
+        self.draw_on(preview, watermark).inspect_err(|_| self.is_spoiled = true)
+    }
+
+    fn draw_on(&mut self, preview: &[u8], watermark: &WatermarkPicture) -> Result<Bytes, MarkingError> {
+        if std::mem::take(&mut self.is_spoiled) {
+            *self = Self::new()?;
+        }
         let header = self.decompressor.read_header(preview)?;
         let (width, height) = (header.width, header.height);
         let mut pixels = vec![0; width * height * 3];

@@ -58,6 +58,10 @@ async function waitUntilReady(page, album, count) {
   for (;;) {
     const answer = await callFrom(page, "albums/progress", { albumId: album }).catch(() => undefined);
     if (answer?.body.ready === count) return;
+    if (answer?.body.failed > 0) {
+      const { body } = await callFrom(page, "photos/photo/list", { albumId: album, state: "failed" });
+      assert.fail(`photos failed: ${JSON.stringify(body.photos.map(({ filename, failure }) => [filename, failure]))}`);
+    }
     assert.ok(Date.now() < end, `not all are ready: ${JSON.stringify(answer?.body)}`);
     await new Promise((resolve) => setTimeout(resolve, 500));
   }

@@ -17,6 +17,9 @@ const MAX_SCANS: u32 = 100;
 pub(crate) struct JpegDecoder {
     baseline: photofinish_jpeg::Decoder,
     turbo: Decompressor,
+    /// Whether `turbo` has returned an error. It then keeps what it had read of that file: an unknown marker, for example, would
+    /// make it refuse every file after that.
+    is_spoiled: bool,
 }
 
 /// The header of a JPEG file.
@@ -45,9 +48,20 @@ impl JpegDecoder {
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
     pub(crate) fn new() -> turbojpeg::Result<Self> {
-        let mut turbo = Decompressor::new()?;
-        turbo.set_scan_limit(MAX_SCANS)?;
-        Ok(Self { baseline: photofinish_jpeg::Decoder::new(), turbo })
+        Ok(Self { baseline: photofinish_jpeg::Decoder::new(), turbo: new_turbo()?, is_spoiled: false })
+    }
+
+    /// Returns a decoder of libjpeg-turbo that knows nothing of earlier files.
+    fn turbo(&mut self) -> Result<&mut Decompressor, Poison> {
+        if self.is_spoiled {
+            let cannot = |error| {
+                let detail = format!("jpeg: cannot create a decoder: {error}");
+                Poison::new(FailureReason::ProcessingCrashed, detail)
+            };
+            self.turbo = new_turbo().map_err(cannot)?;
+            self.is_spoiled = false;
+        }
+        Ok(&mut self.turbo)
     }
 
     /// Reads the header. Returns `None` when libjpeg-turbo gives a warning for the header itself: its binding then cannot
@@ -56,9 +70,10 @@ impl JpegDecoder {
     /// # Errors
     /// When the header is damaged or of an unsupported kind.
     pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
-        let header = match self.turbo.read_header(file) {
+        let header = match self.turbo()?.read_header(file) {
             Ok(header) => header,
             Err(error) => {
+                self.is_spoiled = true;
                 return match classify_error(&error, file) {
                     TurboError::HarmlessWarning => Ok(None),
                     TurboError::Poison(poison) => Err(poison),
@@ -105,17 +120,25 @@ impl JpegDecoder {
         out.resize(size.area() * format.size(), 0);
         let (width, height) = (size.width as usize, size.height as usize);
         let image = Image { pixels: out.as_mut_slice(), width, pitch: width * format.size(), height, format };
-        self.turbo.set_scaling_factor(scale.factor()).map_err(|error| to_poison(&error))?;
-        if let Err(error) = self.turbo.decompress(file, image)
-            && let TurboError::Poison(poison) = classify_error(&error, file)
-        {
-            return Err(poison);
+        let turbo = self.turbo()?;
+        turbo.set_scaling_factor(scale.factor()).map_err(|error| to_poison(&error))?;
+        if let Err(error) = turbo.decompress(file, image) {
+            self.is_spoiled = true;
+            if let TurboError::Poison(poison) = classify_error(&error, file) {
+                return Err(poison);
+            }
         }
         if header.is_cmyk {
             rgb_from_cmyk(out, header.is_inverted);
         }
         Ok(())
     }
+}
+
+fn new_turbo() -> turbojpeg::Result<Decompressor> {
+    let mut turbo = Decompressor::new()?;
+    turbo.set_scan_limit(MAX_SCANS)?;
+    Ok(turbo)
 }
 
 impl JpegHeader {

@@ -182,6 +182,26 @@ fn a_photo_that_panics_a_stage_fails_alone() {
 }
 
 #[test]
+fn photos_after_damaged_ones_are_read() {
+    let service = service();
+    let partner = service.partner();
+    let album = partner.create_album("Spoiled");
+    // Enough for every thread to meet some.
+    for marker in 0..64_u8 {
+        let file = [&b"\xff\xd8\xff"[..], &[4 * marker], b" and so on"].concat();
+        partner.upload_photo(&album, &format!("bad-{marker}.jpg"), &file);
+    }
+    partner.wait_until_idle(&album);
+    let sound: Vec<String> = (0..16)
+        .map(|n| partner.upload_photo(&album, &format!("{n}.jpg"), &photo_with_bib().to_jpeg()))
+        .collect();
+    partner.wait_until_idle(&album);
+    for photo in sound {
+        assert_eq!(texts_of(&partner.get_photo(&album, &photo)), ["2718"]);
+    }
+}
+
+#[test]
 fn real_odd_files_end_ready_or_failed_as_they_should() {
     let Some(photos) = test_data::shared_photos_dir("real_odd_files_end_ready_or_failed_as_they_should")
     else {

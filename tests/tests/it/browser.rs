@@ -78,6 +78,9 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
             .env("SCREENS", screens());
         run_command(&mut program)
     });
+    if output.code != Some(0) {
+        println!("{}", service.log());
+    }
     println!("{}", output.expect_success());
 }
 
