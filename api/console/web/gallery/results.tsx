@@ -14,6 +14,9 @@ import { type Gallery, type Photo, type Source, call, loadPhotos, savePhoto } fr
 import { DownloadAll } from "./download-all";
 import { t, tCount } from "./text";
 
+/** Two photos beside each other on a phone: runners look at each, and have few. */
+const NARROW_ROW = 175;
+
 interface Found {
   photos: Photo[];
   nextCursor: string | null;
@@ -63,14 +66,15 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
   return (
     <section class="results" aria-labelledby="results-title">
       <div class="row row-apart">
-        <h2 id="results-title" aria-live="polite">{tCount("found", total)}</h2>
-        {gallery.downloads !== "none" && <DownloadAll source={source} total={total} />}
+        <h2 id="results-title" aria-live="polite">{source.kind === "all" ? t("results.all") : tCount("found", total)}</h2>
+        {gallery.downloads !== "none" && <DownloadAll source={source} photos={photos} total={total} />}
       </div>
       {total === 0 && <Empty title={t("none.title")}>{source.kind === "bib" ? <p>{t("none.bib")}</p> : <p>{t("none.selfie")}</p>}</Empty>}
       <VirtualGrid
         items={photos}
         total={total}
         label={t("results.label")}
+        narrowRow={NARROW_ROW}
         aspect={(photo) => Math.min(3, Math.max(0.4, photo.width / photo.height))}
         itemKey={(photo) => photo.id}
         render={(photo, index) => <Tile photo={photo} onOpen={() => (shown.value = index)} />}
@@ -97,7 +101,7 @@ function Tile({ photo, onOpen }: { photo: Photo; onOpen: () => void }) {
   return (
     <button type="button" class="tile" onClick={onOpen} aria-label={reason || t("photo.open")}>
       <img src={photo.thumbnailUrl} alt="" loading="lazy" decoding="async" />
-      {reason && <span class="tile-reason">{reason}</span>}
+      {photo.why && <span class="tile-reason">{reason}</span>}
     </button>
   );
 }
