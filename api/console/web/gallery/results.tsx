@@ -1,7 +1,7 @@
 /** The photos that were found, and one of them large. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import { formatTime } from "../common/format";
 import { useAction } from "../common/load";
@@ -116,6 +116,27 @@ interface LargeProps {
   onHide: (photo: Photo) => void;
 }
 
+/** A finger that moves sideways so far goes to another photo, CSS pixels. */
+const SWIPE = 48;
+
+/** Hears of swipes: 1 to the next, -1 to the previous. Zooming takes two fingers and is none. */
+function useSwipe(onSwipe: (step: number) => void) {
+  const start = useRef<Touch | null>(null);
+  return {
+    onTouchStart: (event: TouchEvent) => {
+      start.current = event.touches.length === 1 ? (event.touches[0] ?? null) : null;
+    },
+    onTouchEnd: (event: TouchEvent) => {
+      const [from, to] = [start.current, event.changedTouches[0]];
+      start.current = null;
+      const isZoomed = (visualViewport?.scale ?? 1) > 1.01;
+      if (!from || !to || isZoomed) return;
+      const [x, y] = [to.clientX - from.clientX, to.clientY - from.clientY];
+      if (Math.abs(x) > SWIPE && Math.abs(x) > 2 * Math.abs(y)) onSwipe(x < 0 ? 1 : -1);
+    },
+  };
+}
+
 /** One photo in a dialog that fills the screen; arrow keys go on. */
 function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }: LargeProps) {
   const save = useAction(() => savePhoto(photo));
@@ -133,8 +154,9 @@ function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }
     else return;
     event.preventDefault();
   };
+  const swipe = useSwipe((step) => (step < 0 ? hasPrevious : hasNext) && onMove(step));
   return (
-    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key}>
+    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key} {...swipe}>
       <figure>
         <img src={photo.url} alt={reasonWords(photo)} width={photo.width} height={photo.height} />
         <figcaption class="row row-apart">

@@ -72,11 +72,11 @@ export function SelectionBar({ selection, albumId }: { selection: PhotoSelection
   const isTooMany = count > MOST_IN_FILE;
   return (
     <div class="selection" role="region" aria-label={t("photos.chosen")} hidden={count === 0}>
-      <p class="numeric" aria-live="polite">
-        <strong>{count > 0 && tCount("photos.chosen_count", count)}</strong>
-        {isTooMany && ` ${t("zip.most", { most: formatNumber(MOST_IN_FILE) })}`}
-      </p>
       <div class="row">
+        <p class="numeric" aria-live="polite">
+          <strong>{count > 0 && tCount("photos.chosen_count", count)}</strong>
+          {isTooMany && ` ${t("zip.most", { most: formatNumber(MOST_IN_FILE) })}`}
+        </p>
         <Button kind="quiet" onClick={() => void selection.chooseAll()}>
           {t("photos.choose_all")}
         </Button>

@@ -37,7 +37,7 @@ export function ZipDownload(props: {
     notify(tCount("zip.begun", files, { size: formatBytes(bytes) }));
   });
   return (
-    <div class="row zip">
+    <div class="zip">
       <SelectField
         label={t("zip.size")}
         value={size.value}
