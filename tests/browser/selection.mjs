@@ -1,5 +1,5 @@
-// Photos that are selected on the page of an album and fetched as one file; filters; a watermark that is removed; what is wrong
-// with a start list.
+// Photos that are selected on the page of an album and fetched as one file; filters; what a runner fetches under a watermark,
+// which is then removed; what is wrong with a start list.
 
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
@@ -9,20 +9,41 @@ import { callFrom, checkAccessibility, checkWidth, openContext } from "./tools.m
 const PHONE = { width: 390, height: 844 };
 const DESK = { width: 1280, height: 800 };
 
-/** The names in a ZIP file, from its directory (APPNOTE 4.3.12), in their order. */
-function readNames(path) {
+/** The files in a ZIP file by their names, from its directory (APPNOTE 4.3.12). They are stored as they are. */
+function readZip(path) {
   const file = readFileSync(path);
   const end = file.lastIndexOf(Buffer.from("PK\u0005\u0006", "latin1"));
   assert.ok(end > 0, "the file is whole");
-  const names = [];
+  const entries = new Map();
   let at = file.readUInt32LE(end + 16);
   for (let left = file.readUInt16LE(end + 10); left > 0; left -= 1) {
     assert.equal(file.readUInt32LE(at), 0x02014b50, "an entry of the directory");
+    assert.equal(file.readUInt16LE(at + 10), 0, "stored");
     const [name, extra, comment] = [28, 30, 32].map((offset) => file.readUInt16LE(at + offset));
-    names.push(file.toString("utf8", at + 46, at + 46 + name));
+    const [bytes, start] = [file.readUInt32LE(at + 24), file.readUInt32LE(at + 42)];
+    // The header before the bytes has a name and an extra field of its own.
+    const from = start + 30 + file.readUInt16LE(start + 26) + file.readUInt16LE(start + 28);
+    entries.set(file.toString("utf8", at + 46, at + 46 + name), file.subarray(from, from + bytes));
     at += 46 + name + extra + comment;
   }
-  return names;
+  return entries;
+}
+
+/** What a runner fetches as one file are marked pictures alone. */
+async function fetchMarkedPhotos(page, world) {
+  const { body } = await callFrom(page, "photos/search/text/list", { albumId: world.album, text: world.bib });
+  const clean = await Promise.all(body.photos.map(async (hit) => (await page.request.get(hit.url)).body()));
+  await page.goto(`${world.gallery}?bib=${world.bib}`);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: `Download all ${clean.length} photos` }).click(),
+  ]);
+  const files = [...readZip(await download.path()).values()];
+  assert.equal(files.length, clean.length);
+  for (const file of files) {
+    assert.equal(file.readUInt16BE(0), 0xffd8, "a JPEG");
+    assert.ok(clean.every((picture) => !picture.equals(file)), "with the watermark");
+  }
 }
 
 /** Two photos by the keyboard alone, then all of them. */
@@ -48,7 +69,7 @@ async function selectPhotos(page, world) {
     bar.getByRole("button", { name: "Download as ZIP" }).click(),
   ]);
   assert.match(download.suggestedFilename(), /\.zip$/);
-  const names = readNames(await download.path());
+  const names = [...readZip(await download.path()).keys()];
   assert.equal(names.length, 2);
   // The service puts the time before them.
   assert.ok(wanted.every((name) => names.some((entry) => entry.endsWith(name))), `${names} for ${wanted}`);
@@ -108,6 +129,7 @@ export async function selectionFlow(world) {
   const page = await context.newPage();
   await selectPhotos(page, world);
   await filterByCamera(page, world);
+  await fetchMarkedPhotos(page, world);
   await removeWatermark(page, world);
   await importOddList(page, world);
   await close();
