@@ -14,6 +14,7 @@ import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
 import { picturesFlow } from "./pictures.mjs";
 import { securityCases } from "./security.mjs";
+import { selectionFlow } from "./selection.mjs";
 
 const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
 const { ENTER, DRAWN_ALBUM, DRAWN_BIB } = process.env;
@@ -52,6 +53,7 @@ try {
     ["an organizer is invited, makes an album, uploads a folder and opens a gallery", organizerFlow],
     ["a runner finds photos on a phone", runnerFlow],
     ["watermark, files of many photos, threshold, filter and webhook", picturesFlow],
+    ["photos are selected and filtered, a watermark goes, a start list is odd", selectionFlow],
     ["what must be refused is refused", securityCases],
     ["every page is accessible, in both schemes, wide and narrow", checkPages],
   ]) {

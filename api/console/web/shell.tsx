@@ -177,6 +177,7 @@ function Keys({ onClose }: { onClose: () => void }) {
     ["j", "keys_help.next"],
     ["k", "keys_help.previous"],
     ["b", "keys_help.boxes"],
+    ["x", "keys_help.choose"],
     ["← ↑ ↓ →", "keys_help.grid"],
     ["Esc", "keys_help.close"],
   ];

@@ -85,8 +85,9 @@ export interface Download {
   bytes: number;
 }
 
-/** Asks for the photos of a search as one file. */
-export function createDownload(source: Source): Promise<Download> {
+/** Asks for photos as one file: those that are given, or all that a search finds. */
+export function createDownload(source: Source, photos: Photo[] | null): Promise<Download> {
+  if (photos) return call("download/create", { photoIds: photos.map((photo) => photo.id) });
   if (source.kind === "bib") return call("download/create", { text: source.text });
   if (source.kind === "selfie") return call("download/create", { imageId: source.imageId });
   return Promise.reject(new Error("a whole event is not fetched as one file"));

@@ -1,7 +1,7 @@
 /** The photos that were found, and one of them large. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import { formatTime } from "../common/format";
 import { useAction } from "../common/load";
@@ -13,6 +13,9 @@ import type { ApiFailure } from "../common/http";
 import { type Gallery, type Photo, type Source, call, loadPhotos, savePhoto } from "./calls";
 import { DownloadAll } from "./download-all";
 import { t, tCount } from "./text";
+
+/** Two photos beside each other on a phone: runners look at each, and have few. */
+const NARROW_ROW = 175;
 
 interface Found {
   photos: Photo[];
@@ -63,14 +66,15 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
   return (
     <section class="results" aria-labelledby="results-title">
       <div class="row row-apart">
-        <h2 id="results-title" aria-live="polite">{tCount("found", total)}</h2>
-        {gallery.downloads !== "none" && <DownloadAll source={source} total={total} />}
+        <h2 id="results-title" aria-live="polite">{source.kind === "all" ? t("results.all") : tCount("found", total)}</h2>
+        {gallery.downloads !== "none" && <DownloadAll source={source} photos={photos} total={total} />}
       </div>
       {total === 0 && <Empty title={t("none.title")}>{source.kind === "bib" ? <p>{t("none.bib")}</p> : <p>{t("none.selfie")}</p>}</Empty>}
       <VirtualGrid
         items={photos}
         total={total}
         label={t("results.label")}
+        narrowRow={NARROW_ROW}
         aspect={(photo) => Math.min(3, Math.max(0.4, photo.width / photo.height))}
         itemKey={(photo) => photo.id}
         render={(photo, index) => <Tile photo={photo} onOpen={() => (shown.value = index)} />}
@@ -97,7 +101,7 @@ function Tile({ photo, onOpen }: { photo: Photo; onOpen: () => void }) {
   return (
     <button type="button" class="tile" onClick={onOpen} aria-label={reason || t("photo.open")}>
       <img src={photo.thumbnailUrl} alt="" loading="lazy" decoding="async" />
-      {reason && <span class="tile-reason">{reason}</span>}
+      {photo.why && <span class="tile-reason">{reason}</span>}
     </button>
   );
 }
@@ -110,6 +114,27 @@ interface LargeProps {
   onMove: (step: number) => void;
   onClose: () => void;
   onHide: (photo: Photo) => void;
+}
+
+/** A finger that moves sideways so far goes to another photo, CSS pixels. */
+const SWIPE = 48;
+
+/** Hears of swipes: 1 to the next, -1 to the previous. Zooming takes two fingers and is none. */
+function useSwipe(onSwipe: (step: number) => void) {
+  const start = useRef<Touch | null>(null);
+  return {
+    onTouchStart: (event: TouchEvent) => {
+      start.current = event.touches.length === 1 ? (event.touches[0] ?? null) : null;
+    },
+    onTouchEnd: (event: TouchEvent) => {
+      const [from, to] = [start.current, event.changedTouches[0]];
+      start.current = null;
+      const isZoomed = (visualViewport?.scale ?? 1) > 1.01;
+      if (!from || !to || isZoomed) return;
+      const [x, y] = [to.clientX - from.clientX, to.clientY - from.clientY];
+      if (Math.abs(x) > SWIPE && Math.abs(x) > 2 * Math.abs(y)) onSwipe(x < 0 ? 1 : -1);
+    },
+  };
 }
 
 /** One photo in a dialog that fills the screen; arrow keys go on. */
@@ -129,8 +154,9 @@ function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }
     else return;
     event.preventDefault();
   };
+  const swipe = useSwipe((step) => (step < 0 ? hasPrevious : hasNext) && onMove(step));
   return (
-    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key}>
+    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key} {...swipe}>
       <figure>
         <img src={photo.url} alt={reasonWords(photo)} width={photo.width} height={photo.height} />
         <figcaption class="row row-apart">

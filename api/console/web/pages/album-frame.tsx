@@ -33,6 +33,12 @@ export interface AlbumProps {
   load: Load<AlbumDetail>;
 }
 
+/** Scrolls the tabs, not the page, to the one that is shown. */
+function showCurrent(list: HTMLUListElement | null): void {
+  const current = list?.querySelector<HTMLElement>("[aria-current]");
+  if (list && current) list.scrollLeft = current.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
+}
+
 /** The frame of a page of an album. */
 export function AlbumFrame(props: {
   album: AlbumDetail;
@@ -53,7 +59,7 @@ export function AlbumFrame(props: {
   return (
     <Page title={isOverview ? album.title : t(`album.${section}`)} above={above} actions={actions} keepsFocus={keepsFocus}>
       <nav class="tabs" aria-label={t("album.title")}>
-        <ul>
+        <ul ref={showCurrent}>
           {shown.map((each) => (
             <li key={each}>
               <a href={address(each)} aria-current={each === section ? "page" : undefined}>

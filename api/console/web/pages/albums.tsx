@@ -111,7 +111,10 @@ function AlbumCard({ album }: { album: Album }) {
   const progress = useProgress(album.id);
   return (
     <li class="album">
-      <div class="album-cover">{cover.value.value && <img src={cover.value.value} alt="" loading="lazy" />}</div>
+      <div class="album-cover">
+        {cover.value.value && <img src={cover.value.value} alt="" loading="lazy" />}
+        {cover.value.value === null && <NoCover />}
+      </div>
       <div class="stack stack-tight">
         <h2>
           <a href={link(`/albums/${album.id}`)}>{album.title}</a>
@@ -120,6 +123,15 @@ function AlbumCard({ album }: { album: Album }) {
         {progress ? <AlbumProgress progress={progress} /> : <div class="skeleton album-skeleton" />}
       </div>
     </li>
+  );
+}
+
+/** Drawn where an album has no photo yet. */
+function NoCover() {
+  return (
+    <svg viewBox="0 0 24 24" aria-hidden="true">
+      <path d="M4 6h16v12H4zM4 15l4.5-4.5 4 4 2.5-2.5 5 5M15.5 9.5h.01" />
+    </svg>
   );
 }
 

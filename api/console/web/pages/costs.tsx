@@ -12,6 +12,9 @@ import { t, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { daysBefore, type Period, PeriodFields, today } from "./period";
 
+/** In the order in which photos pass them; others come first. */
+const STAGES = ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
+
 /** The page of an album's costs. */
 export function CostsPage({ album }: AlbumProps) {
   const period = useSignal<Period>({ from: daysBefore(29), to: today() });
@@ -39,14 +42,16 @@ export function CostsPage({ album }: AlbumProps) {
                     <dt>{t("costs.cpu_per_photo")}</dt>
                     <dd>{formatSeconds(perPhoto.cpuSeconds)}</dd>
                   </div>
-                  <div>
-                    <dt>{t("costs.device_per_photo")}</dt>
-                    <dd>{formatSeconds(perPhoto.deviceSeconds)}</dd>
-                  </div>
+                  {perPhoto.deviceSeconds > 0 && (
+                    <div>
+                      <dt>{t("costs.device_per_photo")}</dt>
+                      <dd>{formatSeconds(perPhoto.deviceSeconds)}</dd>
+                    </div>
+                  )}
                   {perPhoto.money !== null && (
                     <div>
-                      <dt>{t("costs.money_per_photo")}</dt>
-                      <dd>{formatMoney(perPhoto.money)}</dd>
+                      <dt>{t("costs.money_per_thousand", { count: formatNumber(1000) })}</dt>
+                      <dd>{formatMoney(perPhoto.money * 1000)}</dd>
                     </div>
                   )}
                 </dl>
@@ -62,6 +67,8 @@ export function CostsPage({ album }: AlbumProps) {
 
 function CostTable({ rows }: { rows: CostRow[] }) {
   const hasMoney = rows.some((row) => row.money !== null);
+  const hasDevice = rows.some((row) => row.deviceSeconds > 0);
+  const device = { name: t("costs.device"), numeric: true, cell: (row: CostRow) => formatSeconds(row.deviceSeconds) };
   const money = {
     name: t("costs.money"),
     numeric: true,
@@ -70,15 +77,15 @@ function CostTable({ rows }: { rows: CostRow[] }) {
   return (
     <Table
       label={t("costs.by_stage")}
-      rows={rows}
+      rows={rows.toSorted((a, b) => STAGES.indexOf(a.stage ?? "") - STAGES.indexOf(b.stage ?? ""))}
       rowKey={(row) => row.stage ?? ""}
       columns={[
         { name: t("stages.stage"), cell: (row) => tName("stage", row.stage ?? "") },
         { name: t("costs.photos"), numeric: true, cell: (row) => formatNumber(row.photos) },
         { name: t("costs.cpu"), numeric: true, cell: (row) => formatSeconds(row.cpuSeconds) },
-        { name: t("costs.device"), numeric: true, cell: (row) => formatSeconds(row.deviceSeconds) },
-        { name: t("costs.read"), numeric: true, cell: (row) => formatBytes(row.bytesRead) },
-        { name: t("costs.written"), numeric: true, cell: (row) => formatBytes(row.bytesWritten) },
+        ...(hasDevice ? [device] : []),
+        { name: t("costs.read"), numeric: true, cell: (row) => (row.bytesRead ? formatBytes(row.bytesRead) : "–") },
+        { name: t("costs.written"), numeric: true, cell: (row) => (row.bytesWritten ? formatBytes(row.bytesWritten) : "–") },
         ...(hasMoney ? [money] : []),
       ]}
     />

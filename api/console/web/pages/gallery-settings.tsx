@@ -19,7 +19,7 @@ import { WatermarkPanel } from "./watermark";
 function Reports({ albumId }: { albumId: string }) {
   const load = useLoad((signal) => call("albums/gallery/reports", { albumId }, signal), [albumId]);
   return (
-    <section class="panel" aria-labelledby="reports-title">
+    <section class="panel panel-split" aria-labelledby="reports-title">
       <h2 id="reports-title">{t("gallery.reports")}</h2>
       <Loaded load={load} lines={2}>
         {({ reports }) =>
@@ -49,11 +49,14 @@ function QrCode({ url }: { url: string }) {
   return (
     <div class="qr">
       <img src={path} alt={t("gallery.qr")} width={144} height={144} />
-      <p>
-        <a class="button button-plain" href={path} download="gallery.svg">
-          {t("gallery.qr_save")}
-        </a>
-      </p>
+      <div class="stack stack-tight">
+        <p class="quiet">{t("gallery.qr_hint")}</p>
+        <p>
+          <a class="button button-plain" href={path} download="gallery.svg">
+            {t("gallery.qr_save")}
+          </a>
+        </p>
+      </div>
     </div>
   );
 }
@@ -75,7 +78,7 @@ export function GalleryPage({ album }: AlbumProps) {
         {(shown) => (
           <>
             {shown.url && (
-              <section class="panel" aria-labelledby="link-title">
+              <section class="panel panel-split" aria-labelledby="link-title">
                 <h2 id="link-title">{t("gallery.link")}</h2>
                 <CopyText text={shown.url} label={t("gallery.link")} />
                 {shown.qrUrl && <QrCode url={shown.qrUrl} />}
@@ -129,7 +132,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   const needsContact = selfieSearch && !(form.value.contact && form.value.privacyUrl);
   return (
     <form
-      class="panel"
+      class="panel panel-split"
       noValidate
       onSubmit={(event) => {
         event.preventDefault();

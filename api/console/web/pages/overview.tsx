@@ -29,6 +29,8 @@ export function OverviewPage({ album }: AlbumProps) {
     follow("pipeline/get", {}, { signal, onMessage, onConnection }).catch(() => undefined);
   }, []);
   const progress = useLiveProgress(album.id, pipeline, failure);
+  // An idle pipeline is held up by nothing, though one of its stages is always the busiest.
+  const inFlight = countInFlight(pipeline.value);
   return (
     <AlbumFrame album={album} section="overview">
       <p class="away" role="status" hidden={!isAway.value}>
@@ -43,10 +45,14 @@ export function OverviewPage({ album }: AlbumProps) {
       )}
       {may.organize.value && <UploadPanel albumId={album.id} />}
       {pipeline.value && pipeline.value.stages.length > 0 && (
-        <StageGraph stages={pipeline.value.stages} bottleneck={pipeline.value.bottleneck} />
+        <StageGraph stages={pipeline.value.stages} bottleneck={inFlight > 0 ? pipeline.value.bottleneck : null} />
       )}
     </AlbumFrame>
   );
+}
+
+function countInFlight(pipeline: Pipeline | undefined): number {
+  return pipeline?.processes.reduce((sum, process) => sum + process.photosInFlight, 0) ?? 0;
 }
 
 /**
@@ -56,7 +62,7 @@ export function OverviewPage({ album }: AlbumProps) {
 function useLiveProgress(albumId: string, pipeline: Signal<Pipeline | undefined>, failure: Signal<ApiFailure | undefined>) {
   const progress = useSignal<Progress | undefined>(undefined);
   const isIdle = useSignal(false);
-  const inFlight = pipeline.value?.processes.reduce((sum, process) => sum + process.photosInFlight, 0) ?? 0;
+  const inFlight = countInFlight(pipeline.value);
   const confirmed = findUpload(albumId).counts.value.sent;
   // While idle, each change of these restarts the stream; else it goes on.
   const nudge = useSignal(0);

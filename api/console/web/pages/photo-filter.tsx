@@ -4,7 +4,8 @@ import type { PhotoFilter, PhotoState } from "../api";
 import { call } from "../calls";
 import { formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
-import { place, setQuery } from "../common/router";
+import { navigate, place, setQuery } from "../common/router";
+import { Button } from "../common/ui/button";
 import { Field, SelectField } from "../common/ui/field";
 import { t } from "../text";
 
@@ -36,9 +37,10 @@ function toInstant(local: string | null): string | null {
 export function PhotoFilters({ albumId, filter }: { albumId: string; filter: PhotoFilter }) {
   const cameras = useLoad((signal) => call("albums/cameras/list", { albumId }, signal), [albumId]);
   const named = (cameras.value.value?.cameras ?? []).filter((each) => each.camera !== null);
+  const isKnown = named.some(({ camera }) => camera === filter.camera);
   const { query } = place.value;
   return (
-    <div class="row filters">
+    <div class="filters">
       <SelectField
         label={t("photos.show")}
         value={filter.state ?? ""}
@@ -51,6 +53,8 @@ export function PhotoFilters({ albumId, filter }: { albumId: string; filter: Pho
           value={filter.camera ?? ""}
           options={[
             ["", t("photos.any_camera")],
+            // From an address that was kept, or before the list is there.
+            ...(filter.camera && !isKnown ? [[filter.camera, filter.camera] as const] : []),
             ...named.map(({ camera, photos }) => [camera ?? "", `${camera} (${formatNumber(photos)})`] as const),
           ]}
           onChange={(value) => setQuery("camera", value)}
@@ -68,6 +72,11 @@ export function PhotoFilters({ albumId, filter }: { albumId: string; filter: Pho
         value={query.get("until") ?? ""}
         onInput={(value) => setQuery("until", value)}
       />
+      {Object.keys(filter).length > 0 && (
+        <Button kind="quiet" onClick={() => navigate(place.value.path, true)}>
+          {t("photos.no_filter")}
+        </Button>
+      )}
     </div>
   );
 }

@@ -10,10 +10,12 @@ import { link, match, place, previousPath } from "../common/router";
 import { Button } from "../common/ui/button";
 import { VirtualGrid } from "../common/ui/grid";
 import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
+import { isTyping } from "../shell";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { PhotoFilters, filterOfPlace } from "./photo-filter";
 import { findPhotoList, type PhotoList } from "./photo-list";
+import { PhotoSelection, SelectionBar, SelectionMark } from "./photo-selection";
 
 /** The shape of a photo whose size is not known yet. */
 const USUAL_ASPECT = 1.5;
@@ -31,16 +33,14 @@ export function PhotosPage({ album }: AlbumProps) {
   );
   return (
     <AlbumFrame album={album} section="photos" keepsFocus={cameFrom !== null}>
+      <PhotoFilters albumId={album.id} filter={filter} />
       <div class="row row-apart">
-        <PhotoFilters albumId={album.id} filter={filter} />
-        <div class="row">
-          <p class="quiet numeric" aria-live="polite">
-            {list.isThere.value && tCount("photos.count", list.total.value)}
-          </p>
-          <Button busy={list.isLoading.value} onClick={() => (round.value += 1)}>
-            {t("ui.reload")}
-          </Button>
-        </div>
+        <p class="quiet numeric" aria-live="polite">
+          {list.isThere.value && tCount("photos.count", list.total.value)}
+        </p>
+        <Button busy={list.isLoading.value} onClick={() => (round.value += 1)}>
+          {t("ui.reload")}
+        </Button>
       </div>
       <Photos list={list} albumId={album.id} cameFrom={cameFrom} />
     </AlbumFrame>
@@ -48,6 +48,7 @@ export function PhotosPage({ album }: AlbumProps) {
 }
 
 function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string; cameFrom: string | null }) {
+  const selection = useMemo(() => new PhotoSelection(list), [list]);
   if (!list.isThere.value) {
     return list.failure.value ? (
       <ErrorState failure={list.failure.value} onRetry={() => void list.loadMore()} />
@@ -57,8 +58,15 @@ function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string;
   }
   if (list.photos.value.length === 0) return <Empty title={t("photos.none")} />;
   const query = place.value.query.toString();
+  const hrefOf = (photo: Photo) => link(`/albums/${albumId}/photos/${photo.id}${query && `?${query}`}`);
+  const press = (event: KeyboardEvent) => {
+    const index = Number((event.target as Element).closest("[data-index]")?.getAttribute("data-index") ?? -1);
+    if (event.key === "x" && !isTyping(event)) selection.toggle(index, false);
+    if (event.key === "Escape") selection.clear();
+  };
   return (
-    <>
+    // One block, so that the bar stays in view as long as the grid is.
+    <div class={selection.isActive ? "choosing" : ""} onKeyDown={press}>
       <VirtualGrid
         items={list.photos.value}
         total={list.total.value}
@@ -67,27 +75,50 @@ function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string;
         itemKey={(photo) => photo.id}
         startAt={list.photos.value.findIndex((photo) => photo.id === cameFrom)}
         onEnd={() => void list.loadMore()}
-        render={(photo) => <Cell photo={photo} href={link(`/albums/${albumId}/photos/${photo.id}${query && `?${query}`}`)} />}
+        render={(photo, index) => <Cell photo={photo} index={index} href={hrefOf(photo)} selection={selection} />}
       />
       <Failed failure={list.failure.value} />
-    </>
+      <SelectionBar selection={selection} albumId={albumId} />
+    </div>
   );
 }
 
-function Cell({ photo, href }: { photo: Photo; href: string }) {
+interface CellProps {
+  photo: Photo;
+  index: number;
+  href: string;
+  selection: PhotoSelection;
+}
+
+function Cell({ photo, index, href, selection }: CellProps) {
   const isReady = photo.state === "ready";
+  // While photos are being chosen, pressing one chooses it too.
+  const press = (event: MouseEvent) => {
+    if (!selection.isActive || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    selection.toggle(index, event.shiftKey);
+  };
   return (
-    <a class="photo" href={href} title={photo.filename}>
-      {photo.thumbnailUrl ? (
-        <img src={photo.thumbnailUrl} alt={photo.filename} decoding="async" />
-      ) : (
-        <span class="photo-name">{photo.filename}</span>
-      )}
-      {!isReady && (
-        <span class={`photo-state photo-${photo.state}`}>
-          {photo.failure ? tName("failure", photo.failure) : t(`state.${photo.state}`)}
-        </span>
-      )}
-    </a>
+    <>
+      <a
+        class={selection.chosen.value.has(photo.id) ? "photo photo-chosen" : "photo"}
+        href={href}
+        title={photo.filename}
+        aria-keyshortcuts="x"
+        onClick={press}
+      >
+        {photo.thumbnailUrl ? (
+          <img src={photo.thumbnailUrl} alt={photo.filename} decoding="async" />
+        ) : (
+          <span class="photo-name">{photo.filename}</span>
+        )}
+        {!isReady && (
+          <span class={`photo-state photo-${photo.state}`}>
+            {photo.failure ? tName("failure", photo.failure) : t(`state.${photo.state}`)}
+          </span>
+        )}
+      </a>
+      <SelectionMark selection={selection} photo={photo} index={index} />
+    </>
   );
 }

@@ -14,7 +14,7 @@ import { CheckField, Field, FileField } from "../common/ui/field";
 import { Empty, Failed, Loading } from "../common/ui/states";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
-import { DownloadHits, type Selection } from "./zip";
+import { MOST_IN_FILE, ZipDownload } from "./zip";
 
 /** Hits per request. */
 const PAGE = 60;
@@ -35,32 +35,33 @@ export function SearchPage({ album }: AlbumProps) {
   const albumId = album.id;
   const hits = useSignal<Hits | undefined>(undefined);
   const search = useSignal<Search | undefined>(undefined);
-  const selection = useSignal<Selection | undefined>(undefined);
-  const find = useAction(async (begin: () => Promise<[Selection, Search]>) => {
+  const find = useAction(async (begin: () => Promise<Search>) => {
     hits.value = undefined;
-    const [which, next] = await begin();
-    selection.value = which;
+    const next = await begin();
     search.value = next;
     hits.value = await next(undefined);
   });
-  const more = useAction(async () => {
+  const loadMore = async () => {
     const before = hits.value;
     if (!before?.nextCursor || !search.value) return;
     const page = await search.value(before.nextCursor);
-    hits.value = { ...page, photos: [...before.photos, ...page.photos] };
-  });
+    // Another search, or another call, may have been faster.
+    if (hits.value === before) hits.value = { ...page, photos: [...before.photos, ...page.photos] };
+  };
+  const more = useAction(loadMore);
+  // By their ids: what is downloaded is then what the page shows, and costs no second search.
+  const loadAll = async () => {
+    while (hits.value?.nextCursor && hits.value.photos.length < MOST_IN_FILE) await loadMore();
+    return (hits.value?.photos ?? []).slice(0, MOST_IN_FILE).map((hit) => hit.id);
+  };
   const byBib = (text: string, exact: boolean) =>
-    find.run(async () => [
-      { bib: text },
-      (cursor) => call("photos/search/text/list", { albumId, text, exact, limit: PAGE, ...(cursor ? { cursor } : {}) }),
-    ]);
+    find.run(async () => (cursor) =>
+      call("photos/search/text/list", { albumId, text, exact, limit: PAGE, ...(cursor ? { cursor } : {}) }),
+    );
   const byFace = (selfie: File) =>
     find.run(async () => {
       const imageId = await uploadSelfie(albumId, selfie);
-      return [
-        { imageId },
-        (cursor) => call("photos/search/face/list", { albumId, imageId, limit: PAGE, ...(cursor ? { cursor } : {}) }),
-      ];
+      return (cursor) => call("photos/search/face/list", { albumId, imageId, limit: PAGE, ...(cursor ? { cursor } : {}) });
     });
   const { face, text } = album.config ?? {};
   return (
@@ -71,10 +72,7 @@ export function SearchPage({ album }: AlbumProps) {
       </div>
       <Failed failure={find.failure.value} />
       {find.isBusy.value && <Loading lines={2} height="8rem" />}
-      {selection.value && hits.value && hits.value.total > 0 && (
-        <DownloadHits albumId={albumId} selection={selection.value} />
-      )}
-      <Results albumId={albumId} hits={hits} />
+      <Results albumId={albumId} hits={hits} loadAll={loadAll} />
       {hits.value?.nextCursor && (
         <div class="row">
           <Button busy={more.isBusy.value} onClick={() => void more.run()}>
@@ -147,11 +145,16 @@ function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: 
   );
 }
 
-function Results({ albumId, hits }: { albumId: string; hits: Signal<Hits | undefined> }) {
+type ResultsProps = { albumId: string; hits: Signal<Hits | undefined>; loadAll: () => Promise<string[]> };
+
+function Results({ albumId, hits, loadAll }: ResultsProps) {
   const found = hits.value;
   return (
     <section class="stack" aria-label={t("search.results")}>
-      <p aria-live="polite">{found && found.total > 0 && tCount("search.count", found.total)}</p>
+      <div class="row row-apart">
+        <p aria-live="polite">{found && found.total > 0 && tCount("search.count", found.total)}</p>
+        {found && found.total > 0 && <ZipDownload albumId={albumId} action={t("zip.action")} photoIds={loadAll} />}
+      </div>
       {found?.total === 0 && <Empty title={t("search.none")} />}
       {found && <HitList albumId={albumId} hits={found.photos} />}
     </section>

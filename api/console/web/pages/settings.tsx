@@ -115,7 +115,7 @@ function ReprocessPanel({ albumId, isAsking }: { albumId: string; isAsking: { va
     navigate(`/albums/${albumId}`);
   });
   return (
-    <section class="panel" aria-labelledby="reprocess-title">
+    <section class="panel panel-split" aria-labelledby="reprocess-title">
       <h2 id="reprocess-title">{t("settings.reprocess")}</h2>
       <p class="quiet">{t("settings.reprocess_hint")}</p>
       <div class="row">
@@ -144,7 +144,7 @@ function DeletePanel({ albumId, title }: { albumId: string; title: string }) {
     navigate("/");
   });
   return (
-    <section class="panel panel-danger" aria-labelledby="delete-title">
+    <section class="panel panel-split panel-danger" aria-labelledby="delete-title">
       <h2 id="delete-title">{t("settings.delete")}</h2>
       <p class="quiet">{t("settings.delete_hint")}</p>
       <div class="row">

@@ -1,12 +1,13 @@
 /** The watermark of an album: its picture, where it is drawn, and how far the marking of photos is. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 
 import "./watermark.css";
 
 import type { Watermark, WatermarkPosition, WatermarkSettings } from "../api";
 import { call, putBytes } from "../calls";
+import { formatShare } from "../common/format";
 import { ApiFailure, wait } from "../common/http";
 import { useAction, useLoad, useWhile } from "../common/load";
 import { Button } from "../common/ui/button";
@@ -19,6 +20,9 @@ import { drawMark } from "./watermark-drawing";
 
 const POSITIONS: readonly WatermarkPosition[] = ["tile", "center", "topLeft", "topRight", "bottomLeft", "bottomRight"];
 const DEFAULTS: WatermarkSettings = { position: "tile", opacity: 0.35, scale: 0.25 };
+/** What the service takes: bytes, and pixels a side. */
+const MOST_BYTES = 1 << 20;
+const LONGEST_SIDE = 2000;
 /** How often the progress of marking is asked for. */
 const POLL_MS = 2000;
 
@@ -39,34 +43,68 @@ export function WatermarkPanel({ albumId }: { albumId: string }) {
     },
     [albumId, left > 0],
   );
+  // Another form after a removal: the settings of before are gone with the mark.
+  const removals = useSignal(0);
+  const onRemoved = (now: Watermark) => {
+    load.value.value = now;
+    removals.value += 1;
+  };
   return (
     <section class="panel" aria-labelledby="watermark-title">
-      <h2 id="watermark-title">{t("watermark.title")}</h2>
+      <div class="row row-apart">
+        <h2 id="watermark-title">{t("watermark.title")}</h2>
+        {load.value.value?.watermark && <RemoveMark albumId={albumId} onRemoved={onRemoved} />}
+      </div>
       <p class="quiet">{t("watermark.hint")}</p>
       <Loaded load={load} lines={3}>
-        {(mark) => <Form mark={mark} onSaved={(saved) => (load.value.value = saved)} />}
+        {(mark) => <Form key={removals.value} mark={mark} onSaved={(saved) => (load.value.value = saved)} />}
       </Loaded>
     </section>
+  );
+}
+
+function RemoveMark({ albumId, onRemoved }: { albumId: string; onRemoved: (now: Watermark) => void }) {
+  const isAsking = useSignal(false);
+  const remove = useAction(async () => {
+    onRemoved(await call("albums/watermark/set", { albumId, watermark: null }));
+    notify(t("watermark.removed"));
+  });
+  return (
+    <>
+      <Button onClick={() => (isAsking.value = true)}>{t("watermark.remove")}</Button>
+      {isAsking.value && (
+        <FormDialog
+          title={t("watermark.remove")}
+          action={t("watermark.remove")}
+          kind="danger"
+          does={remove}
+          onClose={() => (isAsking.value = false)}
+        >
+          <p>{t("watermark.remove_text")}</p>
+        </FormDialog>
+      )}
+    </>
   );
 }
 
 function Form({ mark, onSaved }: { mark: Watermark; onSaved: (mark: Watermark) => void }) {
   const { albumId } = mark;
   const form = useSignal<WatermarkSettings>(mark.watermark ?? DEFAULTS);
-  const file = useSignal<File | null>(null);
-  const isRemoving = useSignal(false);
+  const picture = usePicture();
+  const uploaded = useSignal<File | null>(null);
   const save = useAction(async () => {
-    const image = file.value ? { imageId: await uploadPicture(albumId, file.value) } : {};
+    const file = picture.file.value;
+    if (picture.isRefused.value) return;
+    const image = file && file !== uploaded.value ? { imageId: await uploadPicture(albumId, file) } : {};
     onSaved(await call("albums/watermark/set", { albumId, watermark: { ...form.value, ...image } }));
-    file.value = null;
+    // The file stays, so that what is changed next is drawn at once too.
+    uploaded.value = file;
     notify(t("settings.saved"));
   });
-  const remove = useAction(async () => {
-    onSaved(await call("albums/watermark/set", { albumId, watermark: null }));
-    isRemoving.value = false;
-  });
   const isThere = mark.watermark !== null;
-  const isRefused = save.failure.value?.issueOf("watermark") !== undefined;
+  const isRefused = picture.isRefused.value || save.failure.value?.issueOf("watermark") !== undefined;
+  // Without its file, which only the service has, a changed mark cannot be drawn here.
+  const isStale = isThere && !picture.bitmap.value && !isSame(form.value, mark.watermark);
   return (
     <form
       class="stack"
@@ -81,29 +119,61 @@ function Form({ mark, onSaved }: { mark: Watermark; onSaved: (mark: Watermark) =
         </p>
       )}
       <div class="watermark">
-        <Controls form={form} file={file} isThere={isThere} isRefused={isRefused} />
-        <Picture albumId={albumId} form={form.value} file={file.value} sampleUrl={mark.sampleUrl} />
+        <Controls form={form} picture={picture} isThere={isThere} isRefused={isRefused} />
+        <div class="stack stack-tight">
+          <Sample albumId={albumId} form={form.value} bitmap={picture.bitmap.value} sampleUrl={mark.sampleUrl} />
+          <p class="hint" aria-live="polite">
+            {isStale && t("watermark.stale")}
+          </p>
+        </div>
       </div>
       {!isRefused && <Failed failure={save.failure.value} />}
       <div class="row">
-        <Button kind="main" type="submit" busy={save.isBusy.value} disabled={!isThere && !file.value}>
+        <Button kind="main" type="submit" busy={save.isBusy.value} disabled={!isThere && !picture.file.value}>
           {t("ui.save")}
         </Button>
-        {isThere && <Button onClick={() => (isRemoving.value = true)}>{t("watermark.remove")}</Button>}
       </div>
-      {isRemoving.value && (
-        <FormDialog
-          title={t("watermark.remove")}
-          action={t("watermark.remove")}
-          kind="danger"
-          does={remove}
-          onClose={() => (isRemoving.value = false)}
-        >
-          <p>{t("watermark.remove_text")}</p>
-        </FormDialog>
-      )}
     </form>
   );
+}
+
+function isSame(a: WatermarkSettings, b: WatermarkSettings | null): boolean {
+  return b !== null && a.position === b.position && a.opacity === b.opacity && a.scale === b.scale;
+}
+
+/** A picture that is to be drawn on photos. */
+interface MarkPicture {
+  file: ReadonlySignal<File | null>;
+  /** The picture itself, as soon as it is read. */
+  bitmap: ReadonlySignal<ImageBitmap | null>;
+  /** Whether the service would not take it. */
+  isRefused: ReadonlySignal<boolean>;
+  choose: (file: File | null) => void;
+}
+
+function usePicture(): MarkPicture {
+  const file = useSignal<File | null>(null);
+  const bitmap = useSignal<ImageBitmap | null>(null);
+  const isRefused = useSignal(false);
+  const choose = (chosen: File | null) => {
+    file.value = chosen;
+    bitmap.value = null;
+    isRefused.value = false;
+    if (!chosen) return;
+    const isTooLong = (side: number) => side > LONGEST_SIDE;
+    readPicture(chosen).then((read) => {
+      if (file.value !== chosen) return;
+      bitmap.value = read;
+      isRefused.value = read === null || isTooLong(read.width) || isTooLong(read.height);
+    });
+  };
+  return { file, bitmap, isRefused, choose };
+}
+
+/** The picture in a file, or null where the file is too large or no picture. */
+async function readPicture(file: File): Promise<ImageBitmap | null> {
+  if (file.size > MOST_BYTES || file.type !== "image/png") return null;
+  return createImageBitmap(file).catch(() => null);
 }
 
 async function uploadPicture(albumId: string, picture: File): Promise<string> {
@@ -113,18 +183,18 @@ async function uploadPicture(albumId: string, picture: File): Promise<string> {
   return ticket.imageId;
 }
 
-type FormProps = { form: Signal<WatermarkSettings>; file: Signal<File | null>; isThere: boolean; isRefused: boolean };
+type FormProps = { form: Signal<WatermarkSettings>; picture: MarkPicture; isThere: boolean; isRefused: boolean };
 
-function Controls({ form, file, isThere, isRefused }: FormProps) {
+function Controls({ form, picture, isThere, isRefused }: FormProps) {
   const set = (change: Partial<WatermarkSettings>) => (form.value = { ...form.value, ...change });
   return (
     <div class="stack">
       <FileField
         label={t(isThere ? "watermark.replace" : "watermark.choose")}
-        hint={file.value?.name ?? t("watermark.file_hint")}
+        hint={isRefused || !picture.file.value ? t("watermark.file_hint") : picture.file.value.name}
         error={isRefused ? t("watermark.refused") : undefined}
         accept="image/png"
-        onFiles={([picture]) => (file.value = picture ?? null)}
+        onFiles={([file]) => picture.choose(file ?? null)}
       />
       <SelectField
         label={t("watermark.position")}
@@ -154,38 +224,34 @@ function Slider(props: { label: string; min: number; value: number; onInput: (va
           onInput={(event) => props.onInput(Number(event.currentTarget.value) / 100)}
         />
         <output for={id} class="numeric">
-          {percent} %
+          {formatShare(props.value)}
         </output>
       </div>
     </div>
   );
 }
 
-type PictureProps = { albumId: string; form: WatermarkSettings; file: File | null; sampleUrl: string | null };
+type SampleProps = { albumId: string; form: WatermarkSettings; bitmap: ImageBitmap | null; sampleUrl: string | null };
 
-/** A photo with the mark: with a file that was chosen as it will be, else as it is. */
-function Picture({ albumId, form, file, sampleUrl }: PictureProps) {
+/** A photo with the mark: with a picture that was chosen as it will be, else as it is. */
+function Sample({ albumId, form, bitmap, sampleUrl }: SampleProps) {
   const first = useLoad(
     async (signal) => (await call("photos/photo/list", { albumId, state: "ready", limit: 1 }, signal)).photos[0]?.url ?? null,
     [albumId],
   );
   const canvas = useRef<HTMLCanvasElement>(null);
   const image = useRef<HTMLImageElement>(null);
-  const mark = useSignal<ImageBitmap | null>(null);
-  useEffect(() => {
-    mark.value = null;
-    if (file) void createImageBitmap(file).then((bitmap) => (mark.value = bitmap), () => undefined);
-  }, [file]);
   const draw = () => {
-    if (canvas.current && image.current) drawMark(canvas.current, image.current, mark.value, form);
+    if (canvas.current && image.current) drawMark(canvas.current, image.current, bitmap, form);
   };
-  useEffect(draw, [form, mark.value]);
-  const url = file || !sampleUrl ? first.value.value : sampleUrl;
-  if (!url) return null;
+  useEffect(draw, [form, bitmap]);
+  const url = bitmap || !sampleUrl ? first.value.value : sampleUrl;
+  if (url === undefined) return <div class="skeleton watermark-empty" />;
+  if (url === null) return <p class="watermark-empty quiet">{t("watermark.no_photo")}</p>;
   return (
     <div class="watermark-picture">
       <img ref={image} src={url} alt={t("watermark.sample")} onLoad={draw} />
-      {file && <canvas ref={canvas} aria-hidden="true" />}
+      {bitmap && <canvas ref={canvas} aria-hidden="true" />}
     </div>
   );
 }

@@ -4,42 +4,55 @@ import { useSignal } from "@preact/signals";
 
 import type { Operations } from "../api";
 import { call } from "../calls";
+import { fetchFile } from "../common/files";
 import { formatBytes } from "../common/format";
+import { ApiFailure } from "../common/http";
 import { useAction } from "../common/load";
-import { Button } from "../common/ui/button";
+import { Button, type ButtonKind } from "../common/ui/button";
 import { SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { Failed } from "../common/ui/states";
 import { t, tCount } from "../text";
 
-/** Which photos. */
-export type Selection = { bib: string } | { imageId: string };
+/** Photos that fit in one file. */
+export const MOST_IN_FILE = 2000;
 
 type Size = NonNullable<Operations["photos/download/create"][0]["size"]>;
 const SIZES: readonly Size[] = ["preview", "marked", "original"];
 
-/** A button that fetches what a search found, with a choice of size. */
-export function DownloadHits({ albumId, selection }: { albumId: string; selection: Selection }) {
+/** A choice of size, and a button that fetches the photos that it is given when it is pressed. */
+export function ZipDownload(props: {
+  albumId: string;
+  action: string;
+  kind?: ButtonKind;
+  disabled?: boolean;
+  photoIds: () => Promise<string[]>;
+}) {
+  const { albumId, action, kind = "plain", disabled, photoIds } = props;
   const size = useSignal<Size>("preview");
-  const fetchAll = useAction(async () => {
-    const asked = { albumId, size: size.value, ...selection };
-    const { url, files, bytes } = await call("photos/download/create", asked);
+  const download = useAction(async () => {
+    const asked = { albumId, size: size.value, photoIds: await photoIds() };
+    const { url, files, bytes } = await call("photos/download/create", asked).catch(sayWhatIsMissing);
+    await fetchFile(url);
     notify(tCount("zip.begun", files, { size: formatBytes(bytes) }));
-    // The answer is a file: the page stays.
-    location.assign(url);
   });
   return (
-    <div class="row row-end">
+    <div class="zip">
       <SelectField
         label={t("zip.size")}
         value={size.value}
         options={SIZES.map((each) => [each, t(`zip.${each}`)] as const)}
         onChange={(value) => (size.value = value as Size)}
       />
-      <Button busy={fetchAll.isBusy.value} onClick={() => void fetchAll.run()}>
-        {t("zip.action")}
+      <Button kind={kind} disabled={disabled} busy={download.isBusy.value} onClick={() => void download.run()}>
+        {action}
       </Button>
-      <Failed failure={fetchAll.failure.value} />
+      <Failed failure={download.failure.value} />
     </div>
   );
+}
+
+/** The photos are there, so what is missing is a file of the size, such as marked pictures without a watermark. */
+function sayWhatIsMissing(failure: ApiFailure): never {
+  throw failure.status === 404 ? new ApiFailure(404, "NO_SUCH_FILES", failure.message) : failure;
 }

@@ -24,17 +24,19 @@ export interface GridProps<T> {
   onEnd?: () => void;
   /** The picture that is in view and has the focus at first; -1 for none. */
   startAt?: number;
+  /** The height that rows are near to in a narrow window. */
+  narrowRow?: number;
 }
 
 /** The grid. Arrow keys go from picture to picture. */
-export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, onEnd, startAt = -1 }: GridProps<T>) {
+export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, onEnd, startAt = -1, narrowRow = 120 }: GridProps<T>) {
   const list = useRef<HTMLUListElement>(null);
   const width = useSignal(0);
   const view = useSignal<[from: number, to: number]>([0, 0]);
   const focused = useRef<number | null>(null);
   useViewport(list, width, view);
 
-  const rowHeight = width.value < 600 ? 120 : 190;
+  const rowHeight = width.value < 600 ? narrowRow : 190;
   const rows = useMemo(
     () => (width.value > 0 ? layOut(items.map(aspect), { width: width.value, gap: GAP, height: rowHeight }) : []),
     [items, width.value, rowHeight],

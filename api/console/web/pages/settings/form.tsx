@@ -20,7 +20,7 @@ export function SettingsForm(props: {
   const { title, action, children } = props;
   return (
     <form
-      class="panel"
+      class="panel panel-split"
       aria-label={title}
       noValidate
       onSubmit={(event) => {

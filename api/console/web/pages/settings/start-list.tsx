@@ -7,6 +7,7 @@ import { call } from "../../calls";
 import { formatConfidence, formatNumber, formatTime } from "../../common/format";
 import { useAction, useLoad } from "../../common/load";
 import { link } from "../../common/router";
+import { translateIfThere } from "../../common/words";
 import { Button } from "../../common/ui/button";
 import { FileField, SelectField } from "../../common/ui/field";
 import { FormDialog } from "../../common/ui/dialog";
@@ -36,7 +37,7 @@ export function StartListPanel({ albumId }: { albumId: string }) {
     file.value = { name: chosen.name, csv, header: readHeader(csv) };
   };
   return (
-    <section class="panel" aria-labelledby="start-list-title">
+    <section class="panel panel-split" aria-labelledby="start-list-title">
       <h2 id="start-list-title">{t("start_list.title")}</h2>
       <p class="quiet">{t("start_list.hint")}</p>
       <Loaded load={list} lines={1}>
@@ -188,7 +189,7 @@ function Checked({ albumId, checked }: { albumId: string; checked: CheckedList }
       </dl>
       {checked.warnings.map((warning) => (
         <p key={warning.code + warning.message} class="away">
-          {warning.message}
+          {describeProblem(warning)}
         </p>
       ))}
       {checked.examples.length > 0 && (
@@ -210,13 +211,18 @@ function Checked({ albumId, checked }: { albumId: string; checked: CheckedList }
   );
 }
 
+/** What is wrong, in the visitor's language where its code has words; codes may be added. */
+function describeProblem({ code, message }: { code: string; message: string }): string {
+  return translateIfThere(`list_problem.${code}`) ?? message;
+}
+
 function RefusedRows({ imported }: { imported: ImportedList }) {
   return (
     <details open>
       <summary>{tCount("start_list.refused", imported.refusedCount)}</summary>
       <ul class="small">
         {imported.refused.map((row) => (
-          <li key={row.line}>{t("start_list.refused_row", { line: row.line, message: row.message })}</li>
+          <li key={row.line}>{t("start_list.refused_row", { line: row.line, message: describeProblem(row) })}</li>
         ))}
       </ul>
     </details>
