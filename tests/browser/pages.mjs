@@ -126,8 +126,8 @@ async function prepare(world) {
   await call("keys/create", { label: "camera truck", mode: "test", scopes: ["photo:upload"], expiresInDays: 30 });
   await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
   const asked = { albumId, bib: "77" };
-  const { confirm } = await call("people/erase", { ...asked, dryRun: true });
-  await call("people/erase", { ...asked, confirm });
+  const { preview } = await call("people/erase", { ...asked, dryRun: true });
+  await call("people/erase", { ...asked, confirm: preview.confirm });
   const session = await context.storageState();
   await close();
   return session;
