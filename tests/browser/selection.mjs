@@ -54,10 +54,10 @@ async function selectPhotos(page, world) {
   const wanted = [await links.nth(0).getAttribute("title"), await links.nth(1).getAttribute("title")];
   await links.first().focus();
   await page.keyboard.press("x");
-  await page.getByText("1 photo selected").waitFor();
+  const bar = page.getByRole("region", { name: "Selected photos" });
+  await bar.getByText("1 photo selected").waitFor();
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("x");
-  const bar = page.getByRole("region", { name: "Selected photos" });
   await bar.getByText("2 photos selected").waitFor();
   await checkAccessibility(page);
   await page.setViewportSize(PHONE);

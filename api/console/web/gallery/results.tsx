@@ -31,12 +31,11 @@ export function reasonWords(photo: Photo): string {
   return `${why} · ${photo.certainty === "likely" ? t("certainty.likely") : t("certainty.maybe")}`;
 }
 
-/** The photos of a source. */
-export function Results({ gallery, source }: { gallery: Gallery; source: Source }) {
+/** What has been found so far, and how to load more of it. */
+function useFound(source: Source) {
   const found = useSignal<Found | undefined>(undefined);
   const failure = useSignal<ApiFailure | undefined>(undefined);
   const isLoading = useSignal(false);
-  const shown = useSignal<number | null>(null);
   const loadMore = async (cursor: string | null) => {
     if (isLoading.value) return;
     isLoading.value = true;
@@ -50,6 +49,13 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
     }
     isLoading.value = false;
   };
+  return { found, failure, loadMore };
+}
+
+/** The photos of a source. */
+export function Results({ gallery, source }: { gallery: Gallery; source: Source }) {
+  const { found, failure, loadMore } = useFound(source);
+  const shown = useSignal<number | null>(null);
   useEffect(() => void loadMore(null), []);
   const hide = (photo: Photo) => {
     if (!found.value) return;

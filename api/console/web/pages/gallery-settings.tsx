@@ -86,7 +86,14 @@ export function GalleryPage({ album }: AlbumProps) {
                   <p class="quiet small numeric">
                     {t("gallery.counts", { opened: formatNumber(shown.opened), searches: formatNumber(shown.searches) })}
                   </p>
-                  <Button onClick={() => (isReplacing.value = true)}>{t("gallery.replace")}</Button>
+                  <div class="row">
+                    {shown.enabled && (
+                      <a class="button button-plain" href={shown.url} target="_blank" rel="noopener">
+                        {t("gallery.open")}
+                      </a>
+                    )}
+                    <Button onClick={() => (isReplacing.value = true)}>{t("gallery.replace")}</Button>
+                  </div>
                 </div>
               </section>
             )}

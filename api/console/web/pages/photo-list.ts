@@ -84,11 +84,11 @@ export class PhotoList {
 
 const lists = new Map<string, PhotoList>();
 
-/** The list of an album; a new one where `isAnew` or where that of before is too old. */
-export function findPhotoList(albumId: string, filter: PhotoFilter, isAnew = false): PhotoList {
+/** The list of an album; a new one where `isReloaded` or where that of before is too old. */
+export function findPhotoList(albumId: string, filter: PhotoFilter, isReloaded = false): PhotoList {
   const key = `${mode.value} ${albumId} ${JSON.stringify(filter)}`;
   let list = lists.get(key);
-  if (!list || isAnew || !list.isFresh) {
+  if (!list || isReloaded || !list.isFresh) {
     list = new PhotoList(albumId, filter);
     lists.set(key, list);
     void list.loadMore();

@@ -13,7 +13,7 @@ import { MOST_IN_FILE, ZipDownload } from "./zip";
 export class PhotoSelection {
   readonly chosen = signal<ReadonlySet<string>>(new Set());
   /** The photo that was chosen or let go last, where a range begins. */
-  private last = 0;
+  last = 0;
 
   constructor(readonly list: PhotoList) {}
 
@@ -70,27 +70,39 @@ export function SelectionMark({ selection, photo, index }: { selection: PhotoSel
 export function SelectionBar({ selection, albumId }: { selection: PhotoSelection; albumId: string }) {
   const count = selection.chosen.value.size;
   const isTooMany = count > MOST_IN_FILE;
+  const words = count > 0 ? tCount("photos.chosen_count", count) : "";
+  const clear = () => {
+    selection.clear();
+    // The button goes with the bar; the focus goes where the choosing was.
+    document.querySelector<HTMLElement>(`[data-index="${selection.last}"] a`)?.focus({ preventScroll: true });
+  };
   return (
-    <div class="selection" role="region" aria-label={t("photos.chosen")} hidden={count === 0}>
-      <div class="row">
-        <p class="numeric" aria-live="polite">
-          <strong>{count > 0 && tCount("photos.chosen_count", count)}</strong>
-          {isTooMany && ` ${t("zip.most", { most: formatNumber(MOST_IN_FILE) })}`}
-        </p>
-        <Button kind="quiet" onClick={() => void selection.chooseAll()}>
-          {t("photos.choose_all")}
-        </Button>
-        <Button kind="quiet" onClick={() => selection.clear()}>
-          {t("photos.choose_none")}
-        </Button>
+    <>
+      {/* Always there: readers say nothing of what appears together with its words. */}
+      <p class="visually-hidden" aria-live="polite">
+        {words}
+      </p>
+      <div class="selection" role="region" aria-label={t("photos.chosen")} hidden={count === 0}>
+        <div class="row">
+          <p class="numeric">
+            <strong>{words}</strong>
+            {isTooMany && ` ${t("zip.most", { most: formatNumber(MOST_IN_FILE) })}`}
+          </p>
+          <Button kind="quiet" onClick={() => void selection.chooseAll()}>
+            {t("photos.choose_all")}
+          </Button>
+          <Button kind="quiet" onClick={clear}>
+            {t("photos.choose_none")}
+          </Button>
+        </div>
+        <ZipDownload
+          kind="main"
+          albumId={albumId}
+          action={t("zip.chosen")}
+          disabled={isTooMany}
+          photoIds={() => Promise.resolve([...selection.chosen.value])}
+        />
       </div>
-      <ZipDownload
-        kind="main"
-        albumId={albumId}
-        action={t("zip.chosen")}
-        disabled={isTooMany}
-        photoIds={() => Promise.resolve([...selection.chosen.value])}
-      />
-    </div>
+    </>
   );
 }

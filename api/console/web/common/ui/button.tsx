@@ -2,6 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 
 import { translate } from "../words";
 
@@ -45,17 +46,26 @@ export function LinkButton(props: { href: string; kind?: ButtonKind; download?: 
   );
 }
 
+function copySelected(input: HTMLInputElement | null): void {
+  input?.select();
+  if (!document.execCommand("copy")) throw new Error("the browser copies nothing");
+}
+
 /** A text that is to be copied, such as a link or a secret. */
 export function CopyText({ text, label }: { text: string; label: string }) {
   const isCopied = useSignal(false);
+  const input = useRef<HTMLInputElement>(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    // Pages without TLS, as in the network of an office, have no clipboard but this old way.
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else copySelected(input.current);
     isCopied.value = true;
     setTimeout(() => (isCopied.value = false), 3000);
   };
   return (
     <div class="copy">
       <input
+        ref={input}
         class="input"
         readOnly
         aria-label={label}
