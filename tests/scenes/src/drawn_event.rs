@@ -12,7 +12,7 @@ use crate::noise::Rng;
 use crate::photo::{Entrant, PhotoPlan, PhotoRenderer};
 
 /// Runners of the event.
-const RUNNERS: usize = 14;
+const RUNNERS: usize = 10;
 
 const SKINS: [Color; 5] = [
     [236.0, 190.0, 160.0],
@@ -91,8 +91,8 @@ pub fn write_drawn_photos(folder: &Path, count: usize) -> anyhow::Result<Vec<Tru
         .map(|index| {
             let group: Vec<&Runner> =
                 (0..GROUPS[index % GROUPS.len()]).map(|place| &runners[(first + place) % RUNNERS]).collect();
-            // The next photo begins with the last of this one: everybody is in several.
-            first += group.len().max(2) - 1;
+            // The next photo begins within the group of this one: everybody is in several.
+            first += group.len().div_ceil(2);
             write_photo(&renderer, folder, index, &group)
         })
         .collect()
