@@ -22,7 +22,25 @@ async function findByBib(page, world) {
     page.getByRole("dialog").getByRole("button", { name: "Download" }).click(),
   ]);
   assert.match(file.suggestedFilename(), /\.(jpe?g|png|webp)$/i);
+  await swipeThrough(page);
   await page.keyboard.press("Escape");
+}
+
+/** A finger goes to the next photo and back, not to the page before. */
+async function swipeThrough(page) {
+  const touches = await page.context().newCDPSession(page);
+  const send = (type, x) => touches.send("Input.dispatchTouchEvent", { type, touchPoints: x === undefined ? [] : [{ x, y: 300 }] });
+  const swipe = async (from, to) => {
+    await send("touchStart", from);
+    for (let step = 1; step <= 4; step += 1) await send("touchMove", from + ((to - from) * step) / 4);
+    await send("touchEnd");
+  };
+  const previous = page.getByRole("button", { name: "Previous photo" });
+  assert.ok(await previous.isDisabled(), "the first photo");
+  await swipe(320, 80);
+  await page.waitForFunction(() => !document.querySelector("[aria-label='Previous photo']").disabled);
+  await swipe(80, 320);
+  await page.waitForFunction(() => document.querySelector("[aria-label='Previous photo']").disabled);
 }
 
 async function findBySelfie(page, world) {
