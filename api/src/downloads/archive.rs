@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
 use photofinish_store::model::download::Download;
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::Photo;
@@ -24,8 +23,6 @@ use crate::errors::ApiError;
 /// Bytes that are sent at once, and how many of these pieces wait for the client.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECES: usize = 4;
-/// Photos that are read ahead.
-const READ_AHEAD: usize = 2;
 /// The name of the note on photos that are not there any more.
 const NOTE: &str = "MISSING.txt";
 
@@ -86,12 +83,9 @@ pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io
     let keys: Vec<(ObjectKey, u64)> =
         archive.entries.iter().map(|entry| (entry.key.clone(), entry.bytes)).collect();
     tokio::spawn(async move {
-        let reading = |(key, bytes): (ObjectKey, u64)| {
-            let blobs = Arc::clone(&blobs);
-            async move { blobs.read(&key, bytes).await.map_err(io::Error::other) }
-        };
-        let mut reads = stream::iter(keys).map(reading).buffered(READ_AHEAD);
-        while let Some(photo) = reads.next().await {
+        // Three photos are in memory: one is read, one waits, one is written.
+        for (key, bytes) in keys {
+            let photo = blobs.read(&key, bytes).await.map_err(io::Error::other);
             if photos.send(photo).await.is_err() {
                 // The client has gone.
                 return;
