@@ -154,5 +154,5 @@ async fn draw(
 }
 
 fn failed(error: &dyn std::error::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, &format!("draw watermarks: {error}"))
+    StoreError::new(StoreErrorKind::Unavailable, format!("draw watermarks: {error}"))
 }

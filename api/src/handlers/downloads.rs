@@ -82,6 +82,10 @@ pub(crate) async fn permit(
     photos: Vec<PhotoId>,
     file: DownloadFile,
 ) -> Result<DownloadTicket, ApiError> {
+    if file == DownloadFile::Marked && album.watermark_version == 0 {
+        // What photos still have is of a watermark that was removed.
+        return Err(ApiError::not_found());
+    }
     let organization = album.tenant.organization;
     let found = select_files(ctx, album.id, &photos, file).await?;
     let key = |photo: &Photo| ObjectKey::photo(organization, album.id, photo.id, file.role());

@@ -74,6 +74,8 @@ fn a_watermark_is_set_changed_and_removed() {
     assert_eq!(changed["photosLeft"], 1, "it must be drawn again");
     let removed = partner.call("/albums/watermark/set", &json!({ "albumId": album, "watermark": null })).ok();
     assert_eq!((&removed["watermark"], &removed["photosLeft"]), (&Value::Null, &json!(0)));
+    let marked = json!({ "albumId": album, "photoIds": [photo], "size": "marked" });
+    partner.call("/photos/download/create", &marked).defined_error(404, "NOT_FOUND");
 }
 
 #[test]
