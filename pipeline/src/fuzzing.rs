@@ -8,7 +8,7 @@ use crate::image::upright_resizer::UprightResizer;
 use crate::settings::Limits;
 
 /// Small, so that a file that claims more is refused before anything is allocated for it.
-const LIMITS: Limits = Limits { max_file_bytes: 2 << 20, max_pixels: 1_000_000 };
+const LIMITS: Limits = Limits { max_file_bytes: 2 << 20, max_pixels: 1_000_000, reads_heic: true };
 /// The bytes per pixel that decoding may take, as the decoder's own limit.
 const MAX_BYTES_PER_PIXEL: u64 = 9;
 /// The long side of the picture that is made of a photo, pixels.

@@ -6,6 +6,7 @@ use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
 use crate::image::format::Format;
+use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
 use crate::image::pool::{PixelPool, PooledPicture};
@@ -20,7 +21,8 @@ const MAX_SIDE: u32 = 65_535;
 /// Bytes that decoding may take per pixel of the limit of decoded pixels, beside a copy of the file. 8-bit RGB never needs
 /// more: 3 for the pixels and, in a JPEG of several scans, 6 for the coefficients. 16-bit RGB fits too, and so does CMYK,
 /// as a large CMYK photo is decoded at a smaller scale. Formats that need more per pixel are accepted up to fewer pixels:
-/// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency and about 120 of an animation.
+/// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency, about 120 of an animation, and about
+/// 180 of a HEIC that is no grid of tiles.
 ///
 /// What a decoder of JPEG keeps for itself, 5 MiB a thread ([`photofinish_jpeg::MAX_BUFFER_BYTES`]), is small beside what a
 /// file of one scan leaves of this.
@@ -46,6 +48,7 @@ pub(crate) struct DecodePlan {
 enum DecodeBackend {
     TurboJpeg(JpegPlan),
     ImageCrate(RasterHeader),
+    Heic(HeicHeader),
 }
 
 /// Decodes pictures; one per thread.
@@ -90,7 +93,7 @@ impl Decoder {
         file: &[u8],
         long_side_for: impl FnOnce(Size) -> u32,
     ) -> Result<DecodePlan, Poison> {
-        let format = Format::from_magic_bytes(file)?;
+        let format = Format::from_magic_bytes(file, self.limits.reads_heic)?;
         if let Some(claimed) = read_claimed_size(file, format) {
             self.check_size(claimed, self.max_stored_pixels(format))?;
         }
@@ -121,6 +124,9 @@ impl Decoder {
                 backend: DecodeBackend::TurboJpeg(plan),
             });
         }
+        if format == Format::Heic {
+            return self.plan_heic(file);
+        }
         let header = raster::read_header(file, format)?;
         self.check_size(header.size, self.max_decoded_pixels)?;
         Ok(DecodePlan {
@@ -133,6 +139,19 @@ impl Decoder {
         })
     }
 
+    fn plan_heic(&self, file: &[u8]) -> Result<DecodePlan, Poison> {
+        let header = heic::read_header(file)?;
+        self.check_size(header.coded_size, self.max_decoded_pixels)?;
+        Ok(DecodePlan {
+            format: Format::Heic,
+            stored_size: header.size,
+            decoded_size: header.size,
+            buffer_bytes: header.size.area() * 3,
+            peak_bytes: header.peak_bytes,
+            backend: DecodeBackend::Heic(header),
+        })
+    }
+
     /// Decodes as planned.
     ///
     /// # Errors
@@ -141,6 +160,7 @@ impl Decoder {
         let mut pixels = self.pool.acquire_buffer(plan.buffer_bytes);
         match &plan.backend {
             DecodeBackend::TurboJpeg(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
+            DecodeBackend::Heic(header) => heic::decode(file, header, &mut pixels)?,
             DecodeBackend::ImageCrate(header) => {
                 // The JPEG decoder of `image` fills what is missing with grey and returns no error.
                 if plan.format == Format::Jpeg && !has_end_marker(file) {
@@ -199,6 +219,8 @@ fn read_claimed_size(file: &[u8], format: Format) -> Option<Size> {
         }
         // Without a canvas, the decoder reads the sides without allocating: `raster::read_header`.
         Format::WebP => webp::read_canvas_size(file)?,
+        // The decoder reads the sides without allocating: `heic::read_header`.
+        Format::Heic => return None,
     };
     Some(Size { width, height })
 }

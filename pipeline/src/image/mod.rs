@@ -1,9 +1,10 @@
-//! Decodes photos from untrusted files (JPEG, PNG and WebP) within limits that are checked before any pixel is
-//! allocated, and turns them upright. Knows nothing of stages or budgets.
+//! Decodes photos from untrusted files (JPEG, PNG, WebP and, where it is built in, HEIC) within limits that are checked
+//! before any pixel is allocated, and turns them upright. Knows nothing of stages or budgets.
 
 pub(crate) mod decoder;
 pub(crate) mod exif;
 pub(crate) mod format;
+pub(crate) mod heic;
 pub(crate) mod jpeg;
 pub(crate) mod jpeg_structure;
 pub(crate) mod pool;
