@@ -81,7 +81,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         upload_pace: UploadPace::SERVICE,
         download_ttl: api.download_ttl,
         probe_ttl: api.probe_ttl,
-        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
+        media_types: storage.media_types(),
         calibrations: models::calibrations(),
         admin_on_api_port: service.admin_listen.is_none(),
         console: ConsoleSettings {
