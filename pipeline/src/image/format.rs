@@ -47,7 +47,8 @@ impl Format {
 /// Whether the first brand, or another of the file's first box, is one of HEIC. An AVIF file has the generic one too.
 fn has_heic_brand(file: &[u8]) -> bool {
     let Some((length, content)) = file.split_first_chunk::<4>() else { return false };
-    let content = &content[4..content.len().min((u32::from_be_bytes(*length) as usize).saturating_sub(4)).max(4)];
+    let content =
+        &content[4..content.len().min((u32::from_be_bytes(*length) as usize).saturating_sub(4)).max(4)];
     let (brands, _) = content.as_chunks::<4>();
     let is_heic = |brand: &[u8; 4]| HEIC_BRANDS.contains(&brand);
     match brands {

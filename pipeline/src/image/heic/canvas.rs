@@ -97,7 +97,8 @@ impl Canvas {
                 return Err(corrupt("tiles of different sizes"));
             }
             let bytes = data_bytes(file, *tile)?;
-            left_bytes = left_bytes.checked_sub(bytes).ok_or_else(|| corrupt("tiles that share their bytes"))?;
+            left_bytes =
+                left_bytes.checked_sub(bytes).ok_or_else(|| corrupt("tiles that share their bytes"))?;
             let format = CodedFormat::read(read_config(file, *tile)?)?;
             let padding = |coded: u32, claimed: u32| coded.saturating_sub(claimed);
             if padding(format.coded_size.width, self.tile_size.width) >= MAX_PADDING

@@ -56,7 +56,10 @@ pub(super) fn to_poison(error: &Error) -> Poison {
 
 fn check_tables(tables: &[u8]) -> Result<(), Poison> {
     if tables.len() > MAX_TABLE_BYTES {
-        return Err(unsupported(&format!("{} bytes of tables, the limit is {MAX_TABLE_BYTES}", tables.len())));
+        return Err(unsupported(&format!(
+            "{} bytes of tables, the limit is {MAX_TABLE_BYTES}",
+            tables.len()
+        )));
     }
     // Version and flags come before the boxes.
     for part in BoxIter::new(tables.get(4..).unwrap_or_default()) {

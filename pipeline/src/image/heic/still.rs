@@ -15,8 +15,7 @@ use crate::engine::fault::Poison;
 use crate::image::raster::blend_on_white;
 
 /// The names of the items that say how transparent a picture is.
-const ALPHA_NAMES: [&str; 2] =
-    ["urn:mpeg:hevc:2015:auxid:1", "urn:mpeg:mpegB:cicp:systems:auxiliary:alpha"];
+const ALPHA_NAMES: [&str; 2] = ["urn:mpeg:hevc:2015:auxid:1", "urn:mpeg:mpegB:cicp:systems:auxiliary:alpha"];
 
 /// Reads the header: everything that decides how much is decoded.
 ///
@@ -199,7 +198,8 @@ impl Transforms {
             is_within.then_some([start as u32, length as u32])
         };
         let cuts = cut(0, canvas.width).zip(cut(1, canvas.height));
-        let ([left, width], [top, height]) = cuts.ok_or_else(|| corrupt("the shown part is not in the picture"))?;
+        let ([left, width], [top, height]) =
+            cuts.ok_or_else(|| corrupt("the shown part is not in the picture"))?;
         Ok(Window { left, top, size: Size { width, height } })
     }
 }

@@ -36,7 +36,9 @@ impl CodedFormat {
     pub(super) fn read(config: &HevcConfig) -> Result<Self, Poison> {
         let bytes: usize = config.nal_units.iter().map(Vec::len).sum();
         if bytes > MAX_PARAMETER_BYTES {
-            return Err(unsupported(&format!("{bytes} bytes of parameters, the limit is {MAX_PARAMETER_BYTES}")));
+            return Err(unsupported(&format!(
+                "{bytes} bytes of parameters, the limit is {MAX_PARAMETER_BYTES}"
+            )));
         }
         let mut sets = ParameterSets::default();
         for unit in parameter_units(config) {
