@@ -88,7 +88,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         upload_pace: UploadPace::SERVICE,
         download_ttl: api.download_ttl,
         probe_ttl: api.probe_ttl,
-        media_types: media_types(storage.accepts_heic()),
+        media_types: storage.media_types(),
         calibrations: models::calibrations(),
         check_watermark: |watermark| {
             WatermarkPicture::open(watermark).map(drop).map_err(|error| error.to_string())

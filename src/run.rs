@@ -328,6 +328,9 @@ fn probe_settings(config: &Config) -> ProbeSettings {
 
 fn photo_limits(config: &Config) -> Limits {
     let storage = &config.settings.storage;
-    let (max_file_bytes, max_pixels) = (storage.max_photo_bytes, storage.max_pixels);
-    Limits { max_file_bytes, max_pixels, reads_heic: storage.heic.unwrap_or(true) }
+    Limits {
+        max_file_bytes: storage.max_photo_bytes,
+        max_pixels: storage.max_pixels,
+        reads_heic: storage.reads_heic(),
+    }
 }

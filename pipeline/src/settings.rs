@@ -54,7 +54,7 @@ pub struct Limits {
     pub max_file_bytes: u64,
     /// The most pixels, checked in the file's header before memory is allocated for them.
     pub max_pixels: u64,
-    /// Whether HEIC photos are read, where that is built in.
+    /// Whether HEIC is read. Without the cargo feature `heic` it is not, whatever this says.
     pub reads_heic: bool,
 }
 

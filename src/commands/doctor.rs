@@ -35,7 +35,7 @@ struct Finding {
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut findings = vec![check_open_files(), describe_console(config)];
+    let mut findings = vec![check_open_files(), describe_console(config), describe_heic(config)];
     match config.settings.models.models {
         #[cfg(feature = "fakes")]
         ModelKind::Fake => {
@@ -87,6 +87,16 @@ fn describe_console(config: &Config) -> Finding {
         (true, Some(_), Files::Folder(folder)) => format!("pages from {}", folder.display()),
     };
     Finding { component: "console", state: Ok(state) }
+}
+
+/// Says whether HEIC photos are read. A service that does not is none the worse.
+fn describe_heic(config: &Config) -> Finding {
+    let state = match (cfg!(feature = "heic"), config.settings.storage.reads_heic()) {
+        (false, _) => "not built in: build with the feature heic, and mind the patents on HEVC",
+        (true, false) => "off",
+        (true, true) => "accepted and read",
+    };
+    Finding { component: "heic photos", state: Ok(state.to_owned()) }
 }
 
 fn check_runtime_library(config: &Config) -> Finding {

@@ -117,6 +117,7 @@ impl Config {
         config.queue = config.queue_settings();
         config.check_public_url(&mut problems);
         config.check_storage(&mut problems);
+        config.check_heic(&mut problems);
         config.check_queue(&mut problems);
         config.check_gc(&mut problems);
         #[cfg(feature = "fakes")]
@@ -173,6 +174,7 @@ impl Config {
             "queue_credentials" | "queue_stream" | "queue_replicas" if self.queue.is_none() => {
                 Some(String::new())
             }
+            "heic" => Some(if self.settings.storage.reads_heic() { "on" } else { "off" }.to_owned()),
             "processing_threads" => Some(self.capacity.processing_threads.to_string()),
             "file_budget_bytes" => megabytes(self.capacity.file_budget_bytes),
             "pixel_budget_bytes" => megabytes(self.capacity.pixel_budget_bytes),

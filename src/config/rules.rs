@@ -61,6 +61,16 @@ impl Config {
         }
     }
 
+    /// A build without the decoder cannot switch it on.
+    pub(super) fn check_heic(&self, problems: &mut Vec<String>) {
+        if cfg!(not(feature = "heic")) && self.settings.storage.heic == Some(true) {
+            problems.push(
+                "PHOTOFINISH_HEIC=on: must be off or left out: this build reads no HEIC (it lacks the feature heic)"
+                    .to_owned(),
+            );
+        }
+    }
+
     /// The settings of a message queue; `None` where the database is the queue, which may also be given as its URL.
     pub(super) fn queue_settings(&self) -> Option<QueueSettings> {
         let given = &self.settings.queue;

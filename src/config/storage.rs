@@ -15,6 +15,11 @@ const ADDRESSING: Choice<Addressing> =
 
 const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
 
+/// Media types that every build accepts.
+const MEDIA_TYPES: [&str; 3] = ["image/jpeg", "image/png", "image/webp"];
+/// Those of HEIC: cameras and browsers use either.
+const HEIC_MEDIA_TYPES: [&str; 2] = ["image/heic", "image/heif"];
+
 /// The prefix of each cloud's variables, by scheme of the storage URL.
 const CLOUD_PREFIXES: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
 
@@ -52,7 +57,7 @@ pub struct StorageArguments {
     #[arg(long = "max-megapixels", env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
     #[arg(default_value = "200", value_parser = parsers::megabytes)]
     pub max_pixels: u64,
-    /// Whether HEIC photos are accepted [default: on, if the program was built with the feature heic]
+    /// Whether HEIC photos are accepted and read, in a build with the feature heic [default: on where it is built in]
     #[arg(long, env = "PHOTOFINISH_HEIC", value_name = "ON_OFF", value_parser = ON_OFF)]
     pub heic: Option<bool>,
 }
@@ -67,6 +72,17 @@ impl StorageArguments {
     pub fn url(&self, data_dir: &Path) -> String {
         let default = || format!("file:{}", data_dir.join("objects").display());
         self.storage_url.clone().unwrap_or_else(default)
+    }
+
+    /// Whether HEIC is accepted and read. To demand it of a build that cannot is a problem, see [`super::rules`].
+    pub fn reads_heic(&self) -> bool {
+        self.heic.unwrap_or(cfg!(feature = "heic"))
+    }
+
+    /// The media types of photos that are accepted.
+    pub fn media_types(&self) -> Vec<String> {
+        let heic: &[&str] = if self.reads_heic() { &HEIC_MEDIA_TYPES } else { &[] };
+        MEDIA_TYPES.iter().chain(heic).map(|name| (*name).to_owned()).collect()
     }
 
     /// What a bucket needs beside its URL; `variables` are the clouds' own.
@@ -148,6 +164,38 @@ mod tests {
         }
         let problems = problems(&[(URL, "s3://photos"), ("PHOTOFINISH_STORAGE_ADDRESSING", "host")]);
         assert!(problems[0].contains("auto, path, virtual"));
+    }
+
+    const HEIC: &str = "PHOTOFINISH_HEIC";
+
+    /// The media types that are accepted with this setting of HEIC, and what `config` shows of it.
+    fn accepted(setting: &[(&str, &str)]) -> (Vec<String>, String) {
+        let config = config(setting).unwrap();
+        let line = config.lines().into_iter().find(|(name, _)| name == HEIC);
+        (config.settings.storage.media_types(), line.unwrap().1)
+    }
+
+    #[test]
+    fn heic_switched_off_is_not_accepted() {
+        assert_eq!(accepted(&[(HEIC, "off")]), (MEDIA_TYPES.map(str::to_owned).to_vec(), "off".to_owned()));
+    }
+
+    #[cfg(feature = "heic")]
+    #[test]
+    fn heic_is_accepted_where_it_is_built_in() {
+        let (types, line) = accepted(&[]);
+        assert_eq!(types[3..], ["image/heic", "image/heif"]);
+        assert_eq!(line, "on");
+        assert_eq!(accepted(&[(HEIC, "on")]).0, types);
+    }
+
+    #[cfg(not(feature = "heic"))]
+    #[test]
+    fn heic_is_not_accepted_where_it_is_not_built_in() {
+        assert_eq!(accepted(&[]), accepted(&[(HEIC, "off")]));
+        let problems = problems(&[(HEIC, "on")]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("feature heic"), "{problems:?}");
     }
 
     #[test]

@@ -250,7 +250,7 @@ fn settings() -> PipelineSettings {
         read_threads: threads.read,
         file_budget_bytes: 256 << 20,
         pixel_budget_bytes: 1 << 30,
-        limits: Limits { max_file_bytes: 1 << 20, max_pixels: 1 << 20, reads_heic: true },
+        limits: Limits { max_file_bytes: 1 << 20, max_pixels: 1 << 20, reads_heic: false },
         max_grid_cells: 16,
         max_runners: 100,
         lease_ttl: Duration::from_secs(600),

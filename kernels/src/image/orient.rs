@@ -44,10 +44,56 @@ impl Orientation {
         if self.swaps_sides() { Size { width: size.height, height: size.width } } else { size }
     }
 
+    /// Returns the transform that does what this one does, and then what `next` does.
+    pub fn then(self, next: Self) -> Self {
+        let [first, second] = [self.parts(), next.parts()];
+        // Mirroring before a transposition is mirroring the other way after it.
+        let (horizontal, vertical) = if second.transposes {
+            (first.flips_vertically, first.flips_horizontally)
+        } else {
+            (first.flips_horizontally, first.flips_vertically)
+        };
+        Self::from_parts(Parts {
+            transposes: first.transposes != second.transposes,
+            flips_horizontally: horizontal != second.flips_horizontally,
+            flips_vertically: vertical != second.flips_vertically,
+        })
+    }
+
+    fn parts(self) -> Parts {
+        let transposes = self.swaps_sides();
+        let flips_horizontally =
+            matches!(self, Self::FlipHorizontal | Self::Rotate180 | Self::Rotate90 | Self::Transverse);
+        let flips_vertically =
+            matches!(self, Self::FlipVertical | Self::Rotate180 | Self::Rotate270 | Self::Transverse);
+        Parts { transposes, flips_horizontally, flips_vertically }
+    }
+
+    fn from_parts(parts: Parts) -> Self {
+        let Parts { transposes, flips_horizontally, flips_vertically } = parts;
+        match [transposes, flips_horizontally, flips_vertically] {
+            [false, false, false] => Self::Upright,
+            [false, true, false] => Self::FlipHorizontal,
+            [false, true, true] => Self::Rotate180,
+            [false, false, true] => Self::FlipVertical,
+            [true, false, false] => Self::Transpose,
+            [true, true, false] => Self::Rotate90,
+            [true, true, true] => Self::Transverse,
+            [true, false, true] => Self::Rotate270,
+        }
+    }
+
     /// Whether the transform swaps width and height.
     pub fn swaps_sides(self) -> bool {
         matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
     }
+}
+
+/// A transform as three steps, in this order: along the diagonal from the top left, left and right, top and bottom.
+struct Parts {
+    transposes: bool,
+    flips_horizontally: bool,
+    flips_vertically: bool,
 }
 
 /// Side of the blocks in which pixels are transposed, so that source and target blocks stay in the L1 cache.
@@ -150,6 +196,18 @@ mod tests {
             Orientation::Rotate270,
         );
         assert_eq!(back, start);
+    }
+
+    #[test]
+    fn one_transform_then_another_is_what_both_do() {
+        let start = picture(&["abc", "def"]);
+        for first in (1..=8).map(Orientation::from_exif) {
+            for second in (1..=8).map(Orientation::from_exif) {
+                let both = apply_orientation(apply_orientation(start.clone(), first), second);
+                let at_once = apply_orientation(start.clone(), first.then(second));
+                assert_eq!(at_once, both, "{first:?}, then {second:?}");
+            }
+        }
     }
 
     #[test]

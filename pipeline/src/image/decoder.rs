@@ -6,7 +6,6 @@ use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
 use crate::image::format::Format;
-#[cfg(feature = "heic")]
 use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
@@ -22,7 +21,8 @@ const MAX_SIDE: u32 = 65_535;
 /// Bytes that decoding may take per pixel of the limit of decoded pixels, beside a copy of the file. 8-bit RGB never needs
 /// more: 3 for the pixels and, in a JPEG of several scans, 6 for the coefficients. 16-bit RGB fits too, and so does CMYK,
 /// as a large CMYK photo is decoded at a smaller scale. Formats that need more per pixel are accepted up to fewer pixels:
-/// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency and about 120 of an animation.
+/// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency, about 120 of an animation, and about
+/// 180 of a HEIC that is no grid of tiles.
 ///
 /// What a decoder of JPEG keeps for itself, 5 MiB a thread ([`photofinish_jpeg::MAX_BUFFER_BYTES`]), is small beside what a
 /// file of one scan leaves of this.
@@ -48,7 +48,6 @@ pub(crate) struct DecodePlan {
 enum DecodeBackend {
     TurboJpeg(JpegPlan),
     ImageCrate(RasterHeader),
-    #[cfg(feature = "heic")]
     Heic(HeicHeader),
 }
 
@@ -94,11 +93,7 @@ impl Decoder {
         file: &[u8],
         long_side_for: impl FnOnce(Size) -> u32,
     ) -> Result<DecodePlan, Poison> {
-        let format = Format::from_magic_bytes(file)?;
-        #[cfg(feature = "heic")]
-        if format == Format::Heic && !self.limits.reads_heic {
-            return Err(Poison::new(FailureReason::UnsupportedFormat, "heic is switched off"));
-        }
+        let format = Format::from_magic_bytes(file, self.limits.reads_heic)?;
         if let Some(claimed) = read_claimed_size(file, format) {
             self.check_size(claimed, self.max_stored_pixels(format))?;
         }
@@ -129,7 +124,6 @@ impl Decoder {
                 backend: DecodeBackend::TurboJpeg(plan),
             });
         }
-        #[cfg(feature = "heic")]
         if format == Format::Heic {
             return self.plan_heic(file);
         }
@@ -145,10 +139,9 @@ impl Decoder {
         })
     }
 
-    #[cfg(feature = "heic")]
     fn plan_heic(&self, file: &[u8]) -> Result<DecodePlan, Poison> {
         let header = heic::read_header(file)?;
-        self.check_size(header.size, self.max_decoded_pixels)?;
+        self.check_size(header.coded_size, self.max_decoded_pixels)?;
         Ok(DecodePlan {
             format: Format::Heic,
             stored_size: header.size,
@@ -167,6 +160,7 @@ impl Decoder {
         let mut pixels = self.pool.acquire_buffer(plan.buffer_bytes);
         match &plan.backend {
             DecodeBackend::TurboJpeg(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
+            DecodeBackend::Heic(header) => heic::decode(file, header, &mut pixels)?,
             DecodeBackend::ImageCrate(header) => {
                 // The JPEG decoder of `image` fills what is missing with grey and returns no error.
                 if plan.format == Format::Jpeg && !has_end_marker(file) {
@@ -227,8 +221,7 @@ fn read_claimed_size(file: &[u8], format: Format) -> Option<Size> {
         }
         // Without a canvas, the decoder reads the sides without allocating: `raster::read_header`.
         Format::WebP => webp::read_canvas_size(file)?,
-        // Its container is read as a whole, which allocates nothing for pixels.
-        #[cfg(feature = "heic")]
+        // The decoder reads the sides without allocating: `heic::read_header`.
         Format::Heic => return None,
     };
     Some(Size { width, height })

@@ -8,10 +8,13 @@ use exif::{DateTime, Exif, In, Reader, Tag, Value};
 use photofinish_kernels::image::orient::Orientation;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
+use crate::image::heic;
+
 /// The EXIF data of a photo.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExifData {
-    /// The transform that turns the stored pixels upright.
+    /// The transform that turns the stored pixels upright. Of a HEIC, that of its container, which has been applied to what
+    /// its EXIF data describes.
     pub(crate) orientation: Orientation,
     /// When the photo was taken; UTC is assumed where the file has no offset.
     pub(crate) taken_at: Option<OffsetDateTime>,
@@ -28,7 +31,9 @@ impl ExifData {
     /// Reads the EXIF data of a JPEG, PNG, WebP or HEIC file.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         // Malicious data must not fail the photo even where it makes the parser panic.
-        catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::EMPTY)
+        let exif = catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::EMPTY);
+        let orientation = heic::read_orientation(bytes).unwrap_or(exif.orientation);
+        Self { orientation, ..exif }
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {

@@ -1,10 +1,9 @@
-//! Decodes photos from untrusted files (JPEG, PNG and WebP, HEIC where it is built in) within limits that are checked before any pixel is
-//! allocated, and turns them upright. Knows nothing of stages or budgets.
+//! Decodes photos from untrusted files (JPEG, PNG, WebP and, where it is built in, HEIC) within limits that are checked
+//! before any pixel is allocated, and turns them upright. Knows nothing of stages or budgets.
 
 pub(crate) mod decoder;
 pub(crate) mod exif;
 pub(crate) mod format;
-#[cfg(feature = "heic")]
 pub(crate) mod heic;
 pub(crate) mod jpeg;
 pub(crate) mod jpeg_structure;

@@ -56,7 +56,6 @@ pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, P
         }
         Format::Png => size.area() * peak_bytes_per_pixel(color),
         Format::WebP => size.area() * webp_peak_bytes_per_pixel(file, color)?,
-        #[cfg(feature = "heic")]
         Format::Heic => return Err(other_decoder()),
     };
     Ok(RasterHeader { size, peak_bytes, color })
@@ -112,14 +111,12 @@ fn open_decoder(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_
         Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(to_poison)?),
         Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(to_poison)?),
         Format::WebP => Box::new(WebPDecoder::new(reader).map_err(to_poison)?),
-        #[cfg(feature = "heic")]
         Format::Heic => return Err(other_decoder()),
     })
 }
 
-#[cfg(feature = "heic")]
 fn other_decoder() -> Poison {
-    Poison::new(FailureReason::UnsupportedFormat, "decoded elsewhere")
+    Poison::new(FailureReason::UnsupportedFormat, "heic: not decoded by the crate image")
 }
 
 fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison> {
@@ -164,7 +161,8 @@ fn to_eight_bits(bytes: &[u8]) -> u8 {
     ((value + 128) / 257) as u8
 }
 
-fn blend_on_white(rgb: [u8; 3], alpha: u8) -> [u8; 3] {
+/// Blends a colour onto white; `alpha` 0 is white.
+pub(crate) fn blend_on_white(rgb: [u8; 3], alpha: u8) -> [u8; 3] {
     let alpha = u32::from(alpha);
     rgb.map(|value| ((u32::from(value) * alpha + 255 * (255 - alpha) + 127) / 255) as u8)
 }

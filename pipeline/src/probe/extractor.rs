@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_selfie_has_fewer_pixels_than_a_photo_may_have() {
-        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000, reads_heic: true };
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000, reads_heic: false };
         let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
         for header in [png_header, webp_header] {
             let too_large = header(6145, 4096);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_jpeg_of_more_pixels_is_decoded_at_a_smaller_scale() {
-        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 40_000_000, reads_heic: true };
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 40_000_000, reads_heic: false };
         let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
         let selfie = grey_jpeg(8000, 4500);
         let decoded = extractor.decode_upright(&selfie).unwrap();
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_lower_limit_for_photos_applies_to_selfies_too() {
-        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 1_000_000, reads_heic: true };
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 1_000_000, reads_heic: false };
         let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
         let Err(ExtractionError::Unreadable(poison)) = extractor.extract(&png_header(1001, 1000)) else {
             panic!("the selfie was accepted");

@@ -28,7 +28,7 @@ use photofinish_store::{Store, conformance};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000, reads_heic: true };
+pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000, reads_heic: false };
 
 /// The settings of probe services, with a time limit that no test reaches.
 pub const PROBE_SETTINGS: ProbeSettings =
