@@ -45,11 +45,6 @@ pub async fn storage_origin(store: &Store) -> Option<String> {
     }
 }
 
-fn media_types(accepts_heic: bool) -> Vec<String> {
-    let heic: &[&str] = if accepts_heic { &["image/heic", "image/heif"] } else { &[] };
-    ["image/jpeg", "image/png", "image/webp"].iter().chain(heic).map(|name| (*name).to_owned()).collect()
-}
-
 /// Returns the settings of the API.
 pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {

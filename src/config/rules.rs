@@ -35,11 +35,6 @@ impl Config {
 
     /// Rules between the storage URL and other settings.
     pub(super) fn check_storage(&self, problems: &mut Vec<String>) {
-        if self.settings.storage.heic == Some(true) && !cfg!(feature = "heic") {
-            problems.push(
-                "PHOTOFINISH_HEIC=on: must be off or left out, this program was built without the feature heic".to_owned(),
-            );
-        }
         if let Some(endpoint) = &self.cloud.public_endpoint
             && !self.storage_url.starts_with("s3://")
         {

@@ -63,11 +63,6 @@ pub struct StorageArguments {
 }
 
 impl StorageArguments {
-    /// Whether HEIC photos are accepted.
-    pub fn accepts_heic(&self) -> bool {
-        cfg!(feature = "heic") && self.heic.unwrap_or(true)
-    }
-
     /// The configured URL, or that of a folder in the data folder.
     pub fn url(&self, data_dir: &Path) -> String {
         let default = || format!("file:{}", data_dir.join("objects").display());

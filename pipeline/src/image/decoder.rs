@@ -168,8 +168,6 @@ impl Decoder {
                 }
                 raster::decode(file, plan.format, header, &mut pixels)?;
             }
-            #[cfg(feature = "heic")]
-            DecodeBackend::Heic(header) => heic::decode(file, header, &mut pixels)?,
         }
         let picture = Picture::new(pixels, plan.decoded_size.width, plan.decoded_size.height)
             .map_err(|error| Poison::new(FailureReason::CorruptImage, error.to_string()))?;

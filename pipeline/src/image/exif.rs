@@ -45,19 +45,11 @@ impl ExifData {
         let orientation =
             exif.get_field(Tag::Orientation, In::PRIMARY).and_then(|field| field.value.get_uint(0));
         Some(Self {
-            // A HEIC file says in its own way how it is turned, and is decoded upright.
-            orientation: match is_heif(bytes) {
-                true => Orientation::Upright,
-                false => orientation.map_or(Orientation::Upright, Orientation::from_exif),
-            },
+            orientation: orientation.map_or(Orientation::Upright, Orientation::from_exif),
             taken_at: read_taken_at(&exif),
             camera: read_camera(&exif),
         })
     }
-}
-
-fn is_heif(bytes: &[u8]) -> bool {
-    bytes.get(4..8) == Some(b"ftyp")
 }
 
 fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {

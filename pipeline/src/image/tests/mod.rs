@@ -1,7 +1,5 @@
 //! Tests of decoding and turning upright, on files made here and on the real ones in `../shared/photos`.
 
-#[cfg(feature = "heic")]
-mod heic;
 pub(crate) mod memory;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
@@ -342,17 +340,13 @@ fn all_orientations_show_the_same_scene() {
     }
 }
 
-/// How a HEIC file fails.
-const HEIC: Option<FailureReason> =
-    if cfg!(feature = "heic") { None } else { Some(FailureReason::UnsupportedFormat) };
-
 /// The real files that are not ordinary photos, and how they fail, if they do.
 const UNUSUAL_FILES: [(&str, Option<FailureReason>); 20] = [
     ("zune/test-images/jpeg/cymk.jpg", None),
     ("zune/test-images/jpeg/four_components.jpg", None),
     ("zune/test-images/jpeg/down_sampled_grayscale_prog.jpg", None),
     ("pillow/Tests/images/pil_sample_cmyk.jpg", None),
-    ("libheif/tests/data/rainbow-451x461.heic", HEIC),
+    ("libheif/tests/data/rainbow-451x461.heic", Some(FailureReason::UnsupportedFormat)),
     ("pillow/Tests/images/avif/hopper.avif", Some(FailureReason::UnsupportedFormat)),
     ("pillow/Tests/images/avif/exif.avif", Some(FailureReason::UnsupportedFormat)),
     ("imagers/tests/images/webp/extended_images/advertises_rgba_but_frames_are_rgb.webp", None),
