@@ -161,7 +161,7 @@ pub(super) const OPERATIONS: [Operation; 51] = [
     operation(
         "/photos/download/create",
         Some(SEARCH),
-        Names::Album,
+        Names::Photo,
         |ids| json!({ "albumId": ids.album, "photoIds": [ids.photo] }),
     ),
     operation("/photos/search/face/signed", Some(SEARCH), Names::Album, on_album),
