@@ -63,6 +63,11 @@ pub const TESTS: &[SystemDependency] = &[
         is_installed: || has_program("chromium"),
         packages: &["chromium"],
     },
+    SystemDependency {
+        what: "heif-convert and heif-enc, to compare with",
+        is_installed: || has_program("heif-convert") && has_program("heif-enc"),
+        packages: &["libheif-examples"],
+    },
     SystemDependency { what: "strace", is_installed: || has_program("strace"), packages: &["strace"] },
 ];
 
