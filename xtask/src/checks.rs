@@ -14,8 +14,8 @@ use crate::setup::{self, SetupArguments, SetupPaths};
 /// The variable of proptest that selects the random cases.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Tests need fake models in the service, which what is shipped has not, and read HEIC photos, which what is shipped does not.
-const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes,photofinish/heic"];
+/// Tests need fake models in the service, and try HEIC too; what is shipped has neither.
+const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes,photofinish/heic,photofinish-attack/heic"];
 
 /// The benchmarks of servers.
 const SERVER_BENCHMARKS: [&str; 3] = ["store", "credits", "erasures"];

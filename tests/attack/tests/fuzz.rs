@@ -28,6 +28,12 @@ fn no_damaged_webp_makes_reading_it_panic_or_exceed_its_limits() {
     check_target("webp", 1_500);
 }
 
+#[cfg(feature = "heic")]
+#[test]
+fn no_damaged_heic_makes_reading_it_panic_or_exceed_its_limits() {
+    check_target("heic", 1_500);
+}
+
 #[test]
 fn no_damaged_metadata_makes_reading_it_panic() {
     check_target("exif", 5_000);

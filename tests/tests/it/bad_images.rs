@@ -11,7 +11,10 @@ use serde_json::Value;
 static GROUP: SharedService = SharedService::new();
 
 fn service() -> SharedServiceRef {
-    GROUP.get_or_start(ServiceOptions::with_fake_models)
+    GROUP.get_or_start(|| {
+        // Whether a build can read HEIC is for its other tests: here it is unsupported in each.
+        ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_HEIC", "off")
+    })
 }
 
 /// A photo with a bib, which shows whether it was read.

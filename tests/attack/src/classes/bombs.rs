@@ -85,7 +85,8 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
     let webp = TestPhoto::new(64, 64).to_webp();
     let mut riff = webp.clone();
     riff[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    Ok(vec![
+    #[cfg_attr(not(feature = "heic"), expect(unused_mut, reason = "those of HEIC follow"))]
+    let mut bombs = vec![
         bomb("png-claims-4-gigapixels.png", "image/png", png_of_four_gigapixels(), TOO_MANY),
         bomb("jpeg-claims-4-gigapixels.jpg", "image/jpeg", jpeg_of_four_gigapixels(), TOO_MANY),
         bomb("webp-claims-16383.webp", "image/webp", large_webp(&webp), NO_PICTURE_OR_TOO_MANY),
@@ -104,7 +105,12 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
         ),
         bomb("nothing.jpg", "image/jpeg", Vec::new(), NO_PICTURE),
         bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), NO_PICTURE),
-    ])
+    ];
+    #[cfg(feature = "heic")]
+    for (name, bytes) in super::heic_bombs::make_files()? {
+        bombs.push(bomb(name, "image/heic", bytes, NO_PICTURE_OR_TOO_MANY));
+    }
+    Ok(bombs)
 }
 
 const NO_PICTURE_OR_TOO_MANY: &[&str] = &["CORRUPT_IMAGE", "TOO_MANY_PIXELS", "UNSUPPORTED_FORMAT"];

@@ -4,6 +4,8 @@ mod bombs;
 mod class;
 mod clients;
 mod cursors;
+#[cfg(feature = "heic")]
+mod heic_bombs;
 mod large;
 mod malformed;
 mod matrix;

@@ -48,7 +48,7 @@ struct Crash {
 }
 
 fn target_names() -> clap::builder::PossibleValuesParser {
-    TARGET_NAMES.into()
+    TARGET_NAMES.to_vec().into()
 }
 
 /// Runs the campaign, and prints how many inputs were read and what they crashed.
@@ -58,7 +58,7 @@ fn target_names() -> clap::builder::PossibleValuesParser {
 pub fn run(options: &FuzzOptions) -> anyhow::Result<ExitCode> {
     let is_selected =
         |name: &&str| options.target.is_empty() || options.target.iter().any(|known| known == name);
-    let names: Vec<&'static str> = TARGET_NAMES.into_iter().filter(|name| is_selected(name)).collect();
+    let names: Vec<&'static str> = TARGET_NAMES.iter().copied().filter(|name| is_selected(name)).collect();
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(names.len());
     let time = Duration::from_secs(options.minutes * 60) * jobs as u32 / names.len() as u32;
     println!("{} targets, {} s each, {jobs} at once, seed {}", names.len(), time.as_secs(), options.seed);

@@ -6,6 +6,8 @@
 
 pub mod campaign;
 pub mod child;
+#[cfg(feature = "heic")]
+mod heic;
 mod mutate;
 mod targets;
 

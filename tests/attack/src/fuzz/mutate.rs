@@ -15,6 +15,9 @@ pub(super) enum Structure {
     Png,
     /// Chunks of name and length.
     Webp,
+    /// Boxes of length and name, within each other.
+    #[cfg(feature = "heic")]
+    Heif,
     /// Characters, with these tokens between them.
     Text(&'static [&'static str]),
 }
@@ -32,6 +35,13 @@ const CHUNKS: [&[u8; 4]; 14] = [
     b"VP8X", b"ANMF", b"ALPH",
 ];
 
+/// Boxes, properties and kinds of items of a HEIF file.
+#[cfg(feature = "heic")]
+const BOXES: [&[u8; 4]; 22] = [
+    b"ftyp", b"meta", b"pitm", b"iinf", b"infe", b"iloc", b"iref", b"dimg", b"auxl", b"iprp", b"ipco",
+    b"ipma", b"ispe", b"hvcC", b"colr", b"clap", b"irot", b"imir", b"auxC", b"idat", b"hvc1", b"grid",
+];
+
 /// The largest input: doubled parts must not grow without end.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -42,6 +52,8 @@ pub(super) fn mutate(input: &mut Vec<u8>, structure: Structure, rng: &mut StdRng
         Structure::Jpeg if is_structural => change_jpeg(input, rng),
         Structure::Png if is_structural => change_png(input, rng),
         Structure::Webp if is_structural => change_webp(input, rng),
+        #[cfg(feature = "heic")]
+        Structure::Heif if is_structural => change_heif(input, rng),
         Structure::Text(tokens) if is_structural => insert_token(input, tokens, rng),
         _ => change_bytes(input, rng),
     }
@@ -177,6 +189,29 @@ fn change_webp(input: &mut Vec<u8>, rng: &mut StdRng) {
     if rng.random_range(0..2) == 0 && find(input, b"RIFF") == Some(0) && input.len() >= 8 {
         let size = (input.len() - 8) as u32;
         input[4..8].copy_from_slice(&size.to_le_bytes());
+    }
+}
+
+/// Changes the length or the name of a box, a number in it, or repeats it without mending the lengths around it.
+#[cfg(feature = "heic")]
+fn change_heif(input: &mut Vec<u8>, rng: &mut StdRng) {
+    let names = offsets(input, |bytes| BOXES.iter().any(|name| bytes.starts_with(&name[..])));
+    let Some(at) = pick(&names, rng).filter(|at| *at >= 4) else { return };
+    match rng.random_range(0..5) {
+        0 => write_number(input, at - 4, rng),
+        1 => input[at..at + 4].copy_from_slice(BOXES[rng.random_range(0..BOXES.len())]),
+        2 => {
+            let length = chunk_length(input, at).min(input.len() - at + 4);
+            let part = input[at - 4..at - 4 + length].to_vec();
+            let to = pick(&names, rng).filter(|to| *to >= 4).unwrap_or(at) - 4;
+            input.splice(to..to, part);
+        }
+        3 => write_number(input, at + 4 + rng.random_range(0..24), rng),
+        _ => {
+            // The counts, sizes and parameters that follow.
+            let to = (at + 4 + rng.random_range(0..60)).min(input.len() - 1);
+            input[to] = input[to].wrapping_add(rng.random_range(0..6)).wrapping_sub(3);
+        }
     }
 }
 

@@ -12,7 +12,17 @@ use super::mutate::Structure;
 use super::{Check, FuzzTarget};
 
 /// The names of all targets.
-pub const TARGET_NAMES: [&str; 7] = ["jpeg", "png", "webp", "exif", "json", "cursor", "signature"];
+pub const TARGET_NAMES: &[&str] = &[
+    "jpeg",
+    "png",
+    "webp",
+    #[cfg(feature = "heic")]
+    "heic",
+    "exif",
+    "json",
+    "cursor",
+    "signature",
+];
 
 const JSON_TOKENS: &[&str] = &[
     "{",
@@ -62,8 +72,8 @@ const QUERY_TOKENS: &[&str] = &[
 
 /// Makes the target of this name.
 pub(super) fn make_target(name: &str, scratch: &Path) -> anyhow::Result<FuzzTarget> {
-    let known = TARGET_NAMES.into_iter().find(|known| *known == name);
-    let name = known.ok_or_else(|| anyhow::anyhow!("no target {name}: {TARGET_NAMES:?}"))?;
+    let known = TARGET_NAMES.iter().find(|known| **known == name);
+    let name = *known.ok_or_else(|| anyhow::anyhow!("no target {name}: {TARGET_NAMES:?}"))?;
     let photo = || TestPhoto::new(96, 64).with_face(1, [8, 8, 40]);
     let read_photo = || Box::new(photofinish_pipeline::fuzzing::check_photo) as Check;
     let (structure, seeds, check): (_, _, Check) = match name {
@@ -78,6 +88,8 @@ pub(super) fn make_target(name: &str, scratch: &Path) -> anyhow::Result<FuzzTarg
             (Structure::Png, seeds, read_photo())
         }
         "webp" => (Structure::Webp, vec![photo().to_webp(), animated_webp(&photo())], read_photo()),
+        #[cfg(feature = "heic")]
+        "heic" => (Structure::Heif, super::heic::make_seeds(&photo())?, read_photo()),
         "exif" => (Structure::Jpeg, exif_seeds(), Box::new(photofinish_pipeline::fuzzing::check_metadata)),
         "json" => (
             Structure::Text(JSON_TOKENS),
