@@ -216,8 +216,7 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
     let expected = |path: &str| match path {
         _ if path.contains("truncated_jpeg") || path.contains("truncated_image") => Some("CORRUPT_IMAGE"),
         _ if path.contains("broken_data_stream") => Some("CORRUPT_IMAGE"),
-        // Tests are built with the feature that reads HEIC.
-        _ if [".gif", ".avif"].iter().any(|end| path.ends_with(end)) => Some("UNSUPPORTED_FORMAT"),
+        _ if [".gif", ".avif", ".heic"].iter().any(|end| path.ends_with(end)) => Some("UNSUPPORTED_FORMAT"),
         _ => None,
     };
     let odd: Vec<String> = test_data::read_label_rows(&photos, "MANIFEST.csv")
