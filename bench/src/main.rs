@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod browser;
 mod cpu;
 mod eval;
 mod events;
@@ -57,6 +58,8 @@ enum Command {
     Events(events::EventOptions),
     /// Bytes of lattices by real readings, and the time of judging photos by start lists of three sizes; SQLite and Postgres.
     Judging(judging::JudgingOptions),
+    /// The pages in a real browser: a search on a slow phone, sizes, a grid of 50,000 photos, uploads of a folder.
+    Browser(browser::BrowserOptions),
     /// The kernel of face search over a million vectors: time and bandwidth, one probe and 32, beside faiss.
     Search(search::SearchOptions),
     /// CPU of our JPEG decoder and of libjpeg-turbo, by sampling and scale, and whether their pixels are the same.
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<()> {
         Command::Events(options) => events::run(&options)?.publish(&options.output),
         Command::Rates(options) => rates::run(&options)?.publish(&options.output),
         Command::Judging(options) => judging::run(&options)?.publish(&options.output),
+        Command::Browser(options) => browser::run(&options)?.publish(&options.output),
         Command::Search(options) => search::run(&options)?.publish(&options.output),
         Command::Jpeg(options) => jpeg::run(&options)?.publish(&options.output),
         Command::Reading(options) => reading::run(&options)?.publish(&options.output),

@@ -16,7 +16,7 @@ fn png(colour: [u8; 3]) -> Vec<u8> {
     let [red, green, blue] = colour;
     let mut file = std::io::Cursor::new(Vec::new());
     let picture = RgbaImage::from_pixel(80, 40, Rgba([red, green, blue, 255]));
-    picture.write_to(&mut file, ImageFormat::Png).unwrap();
+    picture.write_to(&mut file, ImageFormat::Png).expect("a PNG is encoded");
     file.into_inner()
 }
 
