@@ -13,8 +13,9 @@ mod container;
 mod still;
 #[cfg(feature = "heic")]
 mod stream;
-#[cfg(all(test, feature = "heic"))]
-pub(crate) mod tests;
+#[cfg(test)]
+#[cfg(feature = "heic")]
+mod tests;
 
 use photofinish_kernels::image::frame::Size;
 
