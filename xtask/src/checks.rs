@@ -17,6 +17,8 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// Tests need fake models in the service, and try HEIC too; what is shipped has neither.
 const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes,photofinish/heic,photofinish-attack/heic"];
 
+/// The benchmark of pages.
+const BROWSER_BENCHMARK: &str = "browser";
 /// The benchmarks of servers.
 const SERVER_BENCHMARKS: [&str; 3] = ["store", "credits", "erasures"];
 
@@ -83,6 +85,9 @@ pub fn run_bench(layout: &Layout, command: &[&str], arguments: &[String]) -> any
     let needs_servers = arguments.first().is_some_and(|first| SERVER_BENCHMARKS.contains(&first.as_str()));
     if needs_servers {
         setup::install_cluster_servers(layout)?;
+    }
+    if arguments.first().is_some_and(|first| first == BROWSER_BENCHMARK) {
+        setup::install_browser(layout)?;
     }
     print_heading("Building the benchmarks (release; the first time takes minutes)");
     let mut bench = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);

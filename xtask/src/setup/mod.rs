@@ -102,6 +102,12 @@ pub fn install_sample_event(layout: &Layout) -> anyhow::Result<()> {
     run_step("portraits in the public domain", || portraits::install(layout))
 }
 
+/// Installs a browser and what drives it.
+pub fn install_browser(layout: &Layout) -> anyhow::Result<()> {
+    run_step("system packages for tests", || system::install(system::TESTS))?;
+    run_step("oRPC client and the driver of the browser", || test_tools::install_client(layout))
+}
+
 /// Installs the servers of the cluster profile.
 pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
     run_step("system packages for the cluster", || system::install(system::CLUSTER))?;
@@ -130,10 +136,9 @@ pub fn install_cuda_check(layout: &Layout) -> anyhow::Result<()> {
 /// the servers of the cluster profile, software Vulkan, NVIDIA's compilers, Helm and the schemas of Kubernetes.
 pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
     run_step("cargo commands of the checks", || cargo_tools::install(layout))?;
-    run_step("system packages for tests", || system::install(system::TESTS))?;
+    install_browser(layout)?;
     models::install_registry_set(layout)?;
     install_sample_event(layout)?;
-    run_step("oRPC client", || test_tools::install_client(layout))?;
     run_step("schemathesis", || test_tools::install_schemathesis(layout))?;
     install_cluster_servers(layout)?;
     install_vulkan(layout)?;
