@@ -4,29 +4,38 @@ import "./common/tokens.css";
 import "./common/base.css";
 import "./common/ui/ui.css";
 import "./shell.css";
+// Styles are one file: a part of the program that is loaded later brings none.
+import "./pages/activity.css";
+import "./pages/settings.css";
+import "./pages/stages.css";
+import "./pages/usage.css";
+import "./pages/watermark.css";
 
 import { render } from "preact";
 
 import { isSignedOut, mode } from "./calls";
+import { onDemand } from "./common/on-demand";
 import { match, place, startRouter } from "./common/router";
 import { ErrorState, Loading } from "./common/ui/states";
 import { startWords } from "./common/words";
-import { AccountPage } from "./pages/account";
-import { AccountsPage } from "./pages/accounts";
-import { ActivityPage } from "./pages/activity";
 import { AlbumSection } from "./pages/album";
 import { type Section, sections } from "./pages/album-frame";
 import { AlbumsPage } from "./pages/albums";
-import { KeysPage } from "./pages/keys";
-import { OperatorPage } from "./pages/operator";
 import { SignInPage } from "./pages/sign-in";
-import { UsagePage } from "./pages/usage";
-import { WebhookPage } from "./pages/webhook";
-import { WebhooksPage } from "./pages/webhooks";
-import { WelcomePage } from "./pages/welcome";
 import { loadSession, may, session, sessionFailure } from "./session";
 import { NotFound, Shell } from "./shell";
 import { loaders } from "./text";
+
+const organization = () => import("./pages/organization");
+const AccountPage = onDemand(async () => (await organization()).AccountPage);
+const AccountsPage = onDemand(async () => (await organization()).AccountsPage);
+const ActivityPage = onDemand(async () => (await organization()).ActivityPage);
+const KeysPage = onDemand(async () => (await organization()).KeysPage);
+const OperatorPage = onDemand(async () => (await organization()).OperatorPage);
+const UsagePage = onDemand(async () => (await organization()).UsagePage);
+const WebhookPage = onDemand(async () => (await organization()).WebhookPage);
+const WebhooksPage = onDemand(async () => (await organization()).WebhooksPage);
+const WelcomePage = onDemand(async () => (await organization()).WelcomePage);
 
 function App() {
   const { path } = place.value;

@@ -2,8 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 
-import "./activity.css";
-
 import type { ActivityEvent } from "../api";
 import { call, follow } from "../calls";
 import { formatTime } from "../common/format";

@@ -2,20 +2,23 @@
 
 import { call } from "../calls";
 import { useLoad } from "../common/load";
+import { onDemand } from "../common/on-demand";
 import { ErrorState, Loading } from "../common/ui/states";
 import { may } from "../session";
 import { NotFound, Page } from "../shell";
 import { t } from "../text";
 import { ORGANIZERS_ONLY, type Section } from "./album-frame";
-import { CostsPage } from "./costs";
-import { ErasuresPage } from "./erasures";
 import { FailuresPage } from "./failures";
-import { GalleryPage } from "./gallery-settings";
 import { OverviewPage } from "./overview";
 import { PhotoPage } from "./photo";
 import { PhotosPage } from "./photos";
 import { SearchPage } from "./search";
-import { SettingsPage } from "./settings";
+
+const rare = () => import("./album-settings");
+const CostsPage = onDemand(async () => (await rare()).CostsPage);
+const ErasuresPage = onDemand(async () => (await rare()).ErasuresPage);
+const GalleryPage = onDemand(async () => (await rare()).GalleryPage);
+const SettingsPage = onDemand(async () => (await rare()).SettingsPage);
 
 /** A page of an album. */
 export function AlbumSection({ albumId, section, photoId }: { albumId: string; section: Section; photoId?: string }) {

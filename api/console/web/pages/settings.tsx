@@ -2,8 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 
-import "./settings.css";
-
 import type { AlbumConfig, ConfigChange } from "../api";
 import { call } from "../calls";
 import { formatShare } from "../common/format";

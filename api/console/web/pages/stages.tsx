@@ -1,7 +1,5 @@
 /** The pipeline as a drawn row of stages, which is a table underneath. */
 
-import "./stages.css";
-
 import type { Stage } from "../api";
 import { formatNumber, formatShare } from "../common/format";
 import { Bar } from "../common/ui/bar";

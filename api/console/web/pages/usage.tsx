@@ -2,8 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 
-import "./usage.css";
-
 import type { Operations, UsageRow } from "../api";
 import { call } from "../calls";
 import { formatDay, formatNumber } from "../common/format";

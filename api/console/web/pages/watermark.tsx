@@ -3,8 +3,6 @@
 import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-import "./watermark.css";
-
 import type { Watermark, WatermarkPosition, WatermarkSettings } from "../api";
 import { call, putBytes } from "../calls";
 import { formatShare } from "../common/format";
