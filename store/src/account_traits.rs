@@ -27,8 +27,11 @@ pub trait Accounts: Send + Sync {
     async fn find(&self, email: &str) -> Result<Option<Account>> {
         Ok(self.find_credentials(email).await?.map(|credentials| credentials.account))
     }
-    /// Records a wrong password; `at` is when. Returns until when no other is tried.
-    async fn record_failure(&self, account: AccountId, at: OffsetDateTime) -> Result<OffsetDateTime>;
+    /// Records a wrong password for an address, whether it has an account or not; `at` is when. Returns until when no other
+    /// is tried.
+    async fn record_failure(&self, email: &str, at: OffsetDateTime) -> Result<OffsetDateTime>;
+    /// Returns until when no password of an address is tried; a time in the past when one is.
+    async fn blocked_until(&self, email: &str) -> Result<OffsetDateTime>;
     /// Records a wrong password from a place; returns how many there were in this hour.
     async fn count_failure(&self, source: &[u8; 32], hour: i64) -> Result<u64>;
     /// Returns how many wrong passwords came from a place in this hour.

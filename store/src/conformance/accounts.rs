@@ -164,17 +164,21 @@ async fn another_password_ends_the_other_sessions(store: &Store) {
 async fn wrong_passwords_block_for_a_while(store: &Store) {
     let account = join(store, organization(store).await, Role::Viewer).await;
     let at = from_now(Duration::ZERO);
-    for _ in 0..5 {
-        assert_eq!(store.accounts.record_failure(account.id, at).await.expect("records"), at);
+    let fail = async |email: &str, at| store.accounts.record_failure(email, at).await.expect("records");
+    let stranger = format!("{}@nobody.example", AccountId::generate());
+    for email in [&account.email, &stranger] {
+        for _ in 0..5 {
+            assert_eq!(fail(email, at).await, at);
+        }
+        assert_eq!(fail(email, at).await - at, Duration::SECOND);
+        let until = fail(&email.to_uppercase(), at).await;
+        assert_eq!(until - at, Duration::seconds(2));
+        assert_eq!(store.accounts.blocked_until(email).await.expect("looks"), until);
     }
-    let until = store.accounts.record_failure(account.id, at).await.expect("records");
-    assert_eq!(until - at, Duration::SECOND);
-    let until = store.accounts.record_failure(account.id, at).await.expect("records");
-    assert_eq!(until - at, Duration::seconds(2));
-    let blocked = store.accounts.find_credentials(&account.email).await.expect("looks").expect("an account");
-    assert_eq!(blocked.blocked_until, until);
     store.accounts.begin_session(account.id, new_session()).await.expect("begins");
-    assert_eq!(store.accounts.record_failure(account.id, at).await.expect("records"), at, "forgotten");
+    assert_eq!(fail(&account.email, at).await, at, "forgotten");
+    let tomorrow = at + Duration::hours(25);
+    assert_eq!(fail(&stranger, tomorrow).await, tomorrow, "forgotten after a day");
     let (source, hour) = (random_digest(), 500_000);
     assert_eq!(store.accounts.failures_from(&source, hour).await.expect("counts"), 0);
     assert_eq!(store.accounts.count_failure(&source, hour).await.expect("counts"), 1);

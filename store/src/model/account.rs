@@ -154,8 +154,6 @@ pub struct Credentials {
     pub account: Account,
     /// The hash of the password (PHC string format).
     pub password: Option<String>,
-    /// Until when no password is tried.
-    pub blocked_until: OffsetDateTime,
 }
 
 /// What is to change of an account; `None` for what is not.

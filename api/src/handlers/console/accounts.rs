@@ -92,10 +92,10 @@ async fn change_password(ctx: &Context, caller: &Member, change: PasswordChange)
     let (accounts, now) = (&ctx.store.accounts, OffsetDateTime::now_utc());
     let (_, account) = session::find(&**accounts, &caller.signed_in.digest, now).await?;
     let credentials = accounts.find_credentials(&account.email).await?.ok_or_else(ApiError::not_found)?;
-    check_not_blocked(&credentials, now)?;
+    check_not_blocked(ctx, &account.email, now).await?;
     // An account that came by a one-time link alone has none to prove.
     if credentials.password.is_some() && !ctx.passwords.verify(change.current, credentials.password).await? {
-        accounts.record_failure(account.id, now).await?;
+        accounts.record_failure(&account.email, now).await?;
         return Err(ApiError::new(ErrorKind::Forbidden).with_code("WRONG_PASSWORD"));
     }
     let path = vec![PathSegment::Field("password"), PathSegment::Field("new")];

@@ -7,7 +7,7 @@ pub(crate) mod operator;
 pub(crate) mod pipeline;
 pub(crate) mod sessions;
 
-use photofinish_store::model::account::{Account, Credentials, LinkPurpose, NewLink, Session};
+use photofinish_store::model::account::{Account, LinkPurpose, NewLink, Session};
 use time::{Duration, OffsetDateTime};
 use url::Url;
 
@@ -53,12 +53,12 @@ fn describe_session(ctx: &Context, session: &Session, account: Account) -> Sessi
     }
 }
 
-/// Refuses to try a password of an account after too many wrong ones.
+/// Refuses to try a password of an address after too many wrong ones, whether it has an account or not.
 ///
 /// # Errors
 /// 429 until another is tried.
-fn check_not_blocked(credentials: &Credentials, now: OffsetDateTime) -> Result<(), ApiError> {
-    match std::time::Duration::try_from(credentials.blocked_until - now) {
+async fn check_not_blocked(ctx: &Context, email: &str, now: OffsetDateTime) -> Result<(), ApiError> {
+    match std::time::Duration::try_from(ctx.store.accounts.blocked_until(email).await? - now) {
         Ok(wait) if !wait.is_zero() => Err(ApiError::rate_limited(wait)),
         _ => Ok(()),
     }

@@ -30,15 +30,13 @@ pub(crate) async fn create(
     let now = OffsetDateTime::now_utc();
     let attempt = Attempt::new(&ctx, &visitor, now);
     attempt.check_network().await?;
+    check_not_blocked(&ctx, &input.email, now).await?;
     let found = ctx.store.accounts.find_credentials(&input.email).await?;
-    if let Some(found) = &found {
-        check_not_blocked(found, now)?;
-    }
     let hash = found.as_ref().and_then(|found| found.password.clone());
     let is_right = ctx.passwords.verify(input.password, hash).await?;
     let account = match found {
         Some(Credentials { account, .. }) if is_right && account.disabled_at.is_none() => account,
-        found => return Err(attempt.fail(found).await),
+        _ => return Err(attempt.fail(&input.email).await),
     };
     let token = Token::generate();
     let session = session::new_session(&token, &visitor.headers);
@@ -75,17 +73,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// Counts a wrong password. The answer is the same for an address without an account.
-    async fn fail(&self, found: Option<Credentials>) -> ApiError {
+    async fn fail(&self, email: &str) -> ApiError {
         let accounts = &self.ctx.store.accounts;
         let counted = async {
             accounts.count_failure(&self.network, self.hour()).await?;
-            match found {
-                Some(found) => accounts.record_failure(found.account.id, self.now).await.map(drop),
-                None => Ok(()),
-            }
+            accounts.record_failure(email, self.now).await
         };
         match counted.await {
-            Ok(()) => ApiError::new(ErrorKind::Unauthorized).with_code("WRONG_CREDENTIALS"),
+            Ok(_) => ApiError::new(ErrorKind::Unauthorized).with_code("WRONG_CREDENTIALS"),
             Err(error) => error.into(),
         }
     }

@@ -1,9 +1,8 @@
 //! Accounts of people in the database, the links that let them in, and their sessions.
 
+mod failures;
 mod rows;
 mod sessions;
-
-use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -14,7 +13,7 @@ use crate::model::account::{
     Account, AccountChange, Credentials, Link, LinkUse, NewAccount, NewLink, NewSession, Role, Session,
     TokenDigest,
 };
-use crate::model::encoding::{from_micros, micros_after, now_micros, to_micros};
+use crate::model::encoding::{now_micros, to_micros};
 use crate::model::ids::{AccountId, OrganizationId, SessionId};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::convert_rows;
@@ -22,13 +21,6 @@ use crate::sql::statement::query;
 use crate::traits::{Accounts, Result};
 
 const OPERATION: &str = "change an account";
-
-/// Wrong passwords in a row that cost no wait.
-const FREE_FAILURES: i64 = 5;
-/// The wait after the first one that does; each doubles it.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) struct SqlAccounts {
     database: Database,
@@ -42,16 +34,6 @@ impl SqlAccounts {
 
 fn account_not_found() -> StoreError {
     StoreError::not_found("account")
-}
-
-/// Returns how long no password is tried after so many wrong ones.
-fn wait_after(failures: i64) -> Duration {
-    let doublings = failures - FREE_FAILURES - 1;
-    if doublings < 0 {
-        return Duration::ZERO;
-    }
-    let factor = 1_u32.checked_shl(u32::try_from(doublings).unwrap_or(u32::MAX)).unwrap_or(u32::MAX);
-    FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT)
 }
 
 /// Writes a link in place of the one before for the same purpose.
@@ -148,8 +130,8 @@ impl Accounts for SqlAccounts {
         if usage.password.is_some() {
             sessions::end_all(&mut transaction, id, None).await?;
         }
-        let update = "update account set password = coalesce($2, password), name = coalesce($3, name), failures = 0, \
-                      blocked_until = 0 where id = $1 and disabled_at is null";
+        let update = "update account set password = coalesce($2, password), name = coalesce($3, name) \
+                      where id = $1 and disabled_at is null";
         let updated = query(OPERATION, update)
             .bind(id)
             .bind(usage.password)
@@ -159,6 +141,7 @@ impl Accounts for SqlAccounts {
         if updated == 0 {
             return Err(account_not_found());
         }
+        failures::forget(&mut transaction, id).await?;
         sessions::insert(&mut transaction, id, usage.session).await?;
         let account = find_account(&mut transaction, id).await?;
         transaction.commit(OPERATION).await?;
@@ -167,7 +150,7 @@ impl Accounts for SqlAccounts {
 
     async fn find_credentials(&self, email: &str) -> Result<Option<Credentials>> {
         const OPERATION: &str = "find an account";
-        let find = concat!("select a.password, a.blocked_until, ", account_columns!(), " where a.email = $1");
+        let find = concat!("select a.password, ", account_columns!(), " where a.email = $1");
         let row: Option<CredentialsRow> = query(OPERATION, find)
             .bind(email)
             .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
@@ -175,28 +158,20 @@ impl Accounts for SqlAccounts {
         row.map(Credentials::try_from).transpose()
     }
 
-    async fn record_failure(&self, account: AccountId, at: OffsetDateTime) -> Result<OffsetDateTime> {
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let count = "update account set failures = failures + 1 where id = $1 returning failures";
-        let counted: Option<(i64,)> =
-            query(OPERATION, count).bind(account).fetch_optional(&mut transaction).await?;
-        let (failures,) = counted.ok_or_else(account_not_found)?;
-        let until = micros_after(to_micros(at), wait_after(failures));
-        query(OPERATION, "update account set blocked_until = $2 where id = $1")
-            .bind(account)
-            .bind(until)
-            .execute(&mut transaction)
-            .await?;
-        transaction.commit(OPERATION).await?;
-        from_micros(until)
+    async fn record_failure(&self, email: &str, at: OffsetDateTime) -> Result<OffsetDateTime> {
+        failures::record(&self.database, email, at).await
+    }
+
+    async fn blocked_until(&self, email: &str) -> Result<OffsetDateTime> {
+        failures::blocked_until(&self.database, email).await
     }
 
     async fn count_failure(&self, source: &[u8; 32], hour: i64) -> Result<u64> {
-        sessions::count_failure(&self.database, source, hour).await
+        failures::count_from_network(&self.database, source, hour).await
     }
 
     async fn failures_from(&self, source: &[u8; 32], hour: i64) -> Result<u64> {
-        sessions::failures_from(&self.database, source, hour).await
+        failures::count_of_network(&self.database, source, hour).await
     }
 
     async fn begin_session(&self, account: AccountId, session: NewSession) -> Result<Session> {
@@ -282,8 +257,9 @@ impl Accounts for SqlAccounts {
 
     async fn set_password(&self, account: AccountId, password: String, kept: SessionId) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let set = "update account set password = $2, failures = 0, blocked_until = 0 where id = $1";
+        let set = "update account set password = $2 where id = $1";
         query(OPERATION, set).bind(account).bind(password).execute(&mut transaction).await?;
+        failures::forget(&mut transaction, account).await?;
         sessions::end_all(&mut transaction, account, Some(kept)).await?;
         transaction.commit(OPERATION).await
     }
@@ -295,17 +271,4 @@ async fn count_owners(transaction: &mut Transaction, organization: OrganizationI
                  and password is not null";
     let (owners,): (i64,) = query(OPERATION, count).bind(organization).fetch_one(transaction).await?;
     Ok(owners)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wait_after_wrong_passwords_doubles_up_to_a_quarter_of_an_hour() {
-        let waits: Vec<u64> = (4..10).map(|failures| wait_after(failures).as_secs()).collect();
-        assert_eq!(waits, [0, 0, 1, 2, 4, 8]);
-        assert_eq!(wait_after(16), LONGEST_WAIT);
-        assert_eq!(wait_after(i64::MAX), LONGEST_WAIT);
-    }
 }

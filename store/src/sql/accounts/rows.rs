@@ -58,7 +58,6 @@ impl TryFrom<AccountRow> for Account {
 #[derive(FromRow)]
 pub(super) struct CredentialsRow {
     password: Option<String>,
-    blocked_until: i64,
     #[sqlx(flatten)]
     account: AccountRow,
 }
@@ -66,8 +65,7 @@ pub(super) struct CredentialsRow {
 impl TryFrom<CredentialsRow> for Credentials {
     type Error = StoreError;
     fn try_from(row: CredentialsRow) -> Result<Self> {
-        let blocked_until = from_micros(row.blocked_until)?;
-        Ok(Self { account: row.account.try_into()?, password: row.password, blocked_until })
+        Ok(Self { account: row.account.try_into()?, password: row.password })
     }
 }
 

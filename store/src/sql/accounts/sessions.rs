@@ -1,7 +1,8 @@
-//! Sessions of accounts, and wrong passwords by where they came from.
+//! Sessions of accounts.
 
 use time::OffsetDateTime;
 
+use super::failures;
 use super::rows::{SessionOfAccountRow, SessionRow, account_columns};
 use crate::error::StoreError;
 use crate::model::account::{Account, NewSession, Session, TokenDigest};
@@ -69,8 +70,7 @@ pub(super) async fn end_all(
 pub(super) async fn begin(database: &Database, account: AccountId, session: NewSession) -> Result<Session> {
     const OPERATION: &str = "begin a session";
     let mut transaction = database.begin_write(OPERATION).await?;
-    let forget = "update account set failures = 0, blocked_until = 0 where id = $1";
-    query(OPERATION, forget).bind(account).execute(&mut transaction).await?;
+    failures::forget(&mut transaction, account).await?;
     query(OPERATION, "delete from account_session where expires_at <= $1")
         .bind(now_micros())
         .execute(&mut transaction)
@@ -144,30 +144,4 @@ pub(super) async fn end(database: &Database, account: AccountId, session: Sessio
         return Err(StoreError::not_found(format!("session {session}")));
     }
     transaction.commit(OPERATION).await
-}
-
-pub(super) async fn count_failure(database: &Database, source: &[u8; 32], hour: i64) -> Result<u64> {
-    const OPERATION: &str = "count a wrong password";
-    let mut transaction = database.begin_write(OPERATION).await?;
-    let count = "insert into sign_in_attempt as attempt (source, hour, failures) values ($1, $2, 1) \
-                 on conflict (source, hour) do update set failures = attempt.failures + 1 returning failures";
-    let (failures,): (i64,) =
-        query(OPERATION, count).bind(source.to_vec()).bind(hour).fetch_one(&mut transaction).await?;
-    query(OPERATION, "delete from sign_in_attempt where hour < $1 - 24")
-        .bind(hour)
-        .execute(&mut transaction)
-        .await?;
-    transaction.commit(OPERATION).await?;
-    Ok(failures.unsigned_abs())
-}
-
-pub(super) async fn failures_from(database: &Database, source: &[u8; 32], hour: i64) -> Result<u64> {
-    const OPERATION: &str = "count wrong passwords";
-    let find = "select failures from sign_in_attempt where source = $1 and hour = $2";
-    let found: Option<(i64,)> = query(OPERATION, find)
-        .bind(source.to_vec())
-        .bind(hour)
-        .fetch_optional(&mut database.acquire_reader(OPERATION).await?)
-        .await?;
-    Ok(found.map_or(0, |(failures,)| failures.unsigned_abs()))
 }

@@ -1,0 +1,12 @@
+-- Waits after wrong passwords, for addresses with an account and without one alike, so that a wait does not tell which have
+-- one. The columns `failures` and `blocked_until` of `account` are not used from here on.
+create table sign_in_wait (
+    -- SHA-256 of the address in lower case.
+    address bytea not null constraint sign_in_wait_key primary key,
+    -- Wrong passwords since the last right one, and until when no other is tried.
+    failures bigint not null,
+    blocked_until bigint not null,
+    last_failure_at bigint not null
+);
+
+create index sign_in_wait_by_last_failure on sign_in_wait (last_failure_at);
