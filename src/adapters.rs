@@ -8,6 +8,7 @@ use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeEmb
 use photofinish_pipeline::{
     Pipeline, PipelineStatus, ProbeService, ProbeServiceError, ProbeStatus, ProbeTurn,
 };
+use photofinish_store::model::cost::CostMeter;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::model::process::Process;
@@ -36,8 +37,12 @@ struct TurnAdapter(ProbeTurn);
 
 #[async_trait]
 impl photofinish_api::context::ProbeTurn for TurnAdapter {
-    async fn embed(self: Box<Self>, selfie: bytes::Bytes) -> Result<Embedding, ProbeError> {
-        let face = self.0.embed(selfie).await.map_err(to_probe_error)?;
+    async fn embed(
+        self: Box<Self>,
+        selfie: bytes::Bytes,
+        spent: Arc<CostMeter>,
+    ) -> Result<Embedding, ProbeError> {
+        let face = self.0.embed(selfie, spent).await.map_err(to_probe_error)?;
         Ok(Embedding { model: face.model, vector: face.vector })
     }
 }

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
+use photofinish_store::model::cost::CostMeter;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::photo::Embedding;
@@ -252,8 +253,8 @@ pub trait ProbeEmbedder: Send + Sync {
 /// A turn to have one selfie embedded; given back when it is dropped.
 #[async_trait]
 pub trait ProbeTurn: Send + Sync {
-    /// Returns the embedding of the largest face in an encoded image.
-    async fn embed(self: Box<Self>, selfie: Bytes) -> Result<Embedding, ProbeError>;
+    /// Returns the embedding of the largest face in an encoded image, and adds what that costs, whatever its outcome.
+    async fn embed(self: Box<Self>, selfie: Bytes, spent: Arc<CostMeter>) -> Result<Embedding, ProbeError>;
 }
 
 /// Why a selfie has no embedding.

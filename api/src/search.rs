@@ -7,9 +7,12 @@
 //! both.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{Album, Tenant};
+use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
 use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{BoundingBox, Embedding, Photo};
@@ -133,12 +136,7 @@ async fn examine(
     }
     let key = ObjectKey::probe(probe.organization, album, id);
     let outcome = match ctx.store.blobs.read(&key, ctx.settings.max_probe_bytes).await {
-        Ok(selfie) => match turn.embed(selfie).await {
-            Ok(embedding) => ProbeOutcome::Embedded(embedding),
-            Err(ProbeError::NoFace) => ProbeOutcome::Refused(ProbeRefusal::NoFace),
-            Err(ProbeError::Unreadable) => ProbeOutcome::Refused(ProbeRefusal::Unreadable),
-            Err(error @ (ProbeError::Busy { .. } | ProbeError::Unavailable)) => return Err(error.into()),
-        },
+        Ok(selfie) => embed(ctx, album, selfie, turn).await?,
         Err(error) if error.kind == StoreErrorKind::TooLarge => ProbeOutcome::Refused(ProbeRefusal::TooLarge),
         Err(error) if error.kind == StoreErrorKind::NotFound => {
             return outcome_stored_meanwhile(ctx, album, id).await;
@@ -150,6 +148,27 @@ async fn examine(
         tracing::warn!(probe.id = %id, %error, "failed to delete a used selfie, it stays until it expires");
     }
     Ok(outcome)
+}
+
+/// Finds the face on a selfie; the album is charged for it.
+async fn embed(
+    ctx: &Context,
+    album: AlbumId,
+    selfie: Bytes,
+    turn: Box<dyn ProbeTurn>,
+) -> Result<ProbeOutcome, ApiError> {
+    let spent = Arc::<CostMeter>::default();
+    let bytes_read = selfie.len() as u64;
+    let embedded = turn.embed(selfie, Arc::clone(&spent)).await;
+    let searches = ctx.store.costs.searches();
+    searches.count(album, SELFIE_STAGE);
+    searches.add(album, SELFIE_STAGE, Spent { bytes_read, ..spent.total() });
+    match embedded {
+        Ok(embedding) => Ok(ProbeOutcome::Embedded(embedding)),
+        Err(ProbeError::NoFace) => Ok(ProbeOutcome::Refused(ProbeRefusal::NoFace)),
+        Err(ProbeError::Unreadable) => Ok(ProbeOutcome::Refused(ProbeRefusal::Unreadable)),
+        Err(error @ (ProbeError::Busy { .. } | ProbeError::Unavailable)) => Err(error.into()),
+    }
 }
 
 /// Returns what a concurrent search may have stored before it deleted the bytes.

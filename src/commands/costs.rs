@@ -82,6 +82,7 @@ async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<Vec
         by_day: arguments.by.contains(&CostKey::Day),
         by_album: arguments.by.contains(&CostKey::Album),
         by_stage: arguments.by.contains(&CostKey::Stage),
+        photos_only: false,
         limit: MAX_ROWS,
     };
     Ok(organizations.costs.costs(&tenant, query).await?)

@@ -24,11 +24,17 @@ pub async fn keep_forever(store: &Store, holder: ProcessId) {
 
 /// Writes what is left to be written.
 pub async fn stop(store: &Store) {
-    match timeout(FAREWELL_TIMEOUT, store.credits.flush_usage()).await {
+    match timeout(FAREWELL_TIMEOUT, flush(store)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "failed to write the last counts of usage"),
         Err(_) => tracing::warn!("failed to write the last counts of usage in 2 s"),
     }
+}
+
+/// Writes what this process has counted.
+async fn flush(store: &Store) -> Result<(), StoreError> {
+    store.credits.flush_usage().await?;
+    store.costs.flush_searches().await
 }
 
 async fn flush_forever(store: &Store) {
@@ -36,7 +42,7 @@ async fn flush_forever(store: &Store) {
     let mut is_failing = false;
     loop {
         interval.tick().await;
-        let written = store.credits.flush_usage().await;
+        let written = flush(store).await;
         // Once per outage.
         if let Err(error) = &written
             && !is_failing

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::model::album::Tenant;
-use crate::model::cost::{CostQuery, CostRow};
+use crate::model::cost::{CostQuery, CostRow, SearchCosts};
 use crate::model::credit::{
     Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
@@ -78,9 +78,13 @@ pub trait RateWindows: Send + Sync {
     async fn take(&self, share: RateShare) -> Result<Option<u32>>;
 }
 
-/// What processing photos has cost. Written by [`crate::traits::Queue`] with the outcome of each attempt.
+/// What photos and searches have cost. That of photos is written by [`crate::traits::Queue`] with the outcome of each attempt.
 #[async_trait]
 pub trait Costs: Send + Sync {
     /// Sums up the costs of a tenant, by day, album and stage.
     async fn costs(&self, tenant: &Tenant, query: CostQuery) -> Result<Vec<CostRow>>;
+    /// What searches of this process cost, until it is written.
+    fn searches(&self) -> &SearchCosts;
+    /// Writes what searches of this process cost; keeps it when that fails.
+    async fn flush_searches(&self) -> Result<()>;
 }

@@ -44,7 +44,7 @@ pub async fn open_organizations(
     Ok(Organizations {
         keys: Arc::new(SqlKeys::new(database.clone())),
         accounts: Arc::new(SqlAccounts::new(database.clone())),
-        costs: Arc::new(SqlCosts::new(database.clone())),
+        costs: Arc::new(SqlCosts::new(database.clone(), Arc::clone(&ledger), Arc::default())),
         credits: Arc::new(SqlCredits::new(database, ledger)),
     })
 }

@@ -226,8 +226,8 @@ pub trait Queue: Send + Sync {
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>>;
     /// Marks a photo as failed; final unless it is retried.
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome>;
-    /// Returns photos to the queue; the attempt is not counted.
-    async fn release(&self, leases: &[LeaseId]) -> Result<()>;
+    /// Returns photos to the queue; the attempt is not counted. What it cost is written.
+    async fn release(&self, leases: &[Lease]) -> Result<()>;
     /// Checks that photos can be leased now: that the database accepts writes, and that the message queue responds if
     /// one is configured.
     async fn check(&self) -> Result<()>;

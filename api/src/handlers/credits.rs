@@ -52,7 +52,7 @@ pub(crate) async fn get_costs(
     if rows.len() > MAX_USAGE_ROWS as usize {
         return Err(too_many_rows());
     }
-    let all = CostQuery { by_day: false, by_album: false, by_stage: false, ..query };
+    let all = CostQuery { by_day: false, by_album: false, by_stage: false, photos_only: true, ..query };
     let all = ctx.store.costs.costs(&caller.tenant, all).await?;
     Ok(CostReport::new(caller.tenant.mode, rows, all.first(), ctx.settings.cost_prices))
 }

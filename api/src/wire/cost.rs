@@ -58,6 +58,7 @@ impl Input for GetCosts {
             by_day: by.contains(&CostKey::Day),
             by_album: by.contains(&CostKey::Album),
             by_stage: by.contains(&CostKey::Stage),
+            photos_only: false,
             limit: 0,
         };
         Some(Self { query })
@@ -117,12 +118,13 @@ pub(crate) struct CostRow {
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     album_id: Option<Uuid>,
-    /// With `by` `stage`: `fetch`, `decode`, `resize`, `detect`, `embed`, `read`, `index`; may grow.
+    /// With `by` `stage`: `fetch`, `decode`, `resize`, `detect`, `embed`, `read`, `index` of photos, `probe` of selfies and
+    /// `face_search` of searches with them; may grow.
     #[schema(nullable = false, example = "read")]
     #[serde(skip_serializing_if = "Option::is_none")]
     stage: Option<String>,
-    /// With `by` `stage` those that the stage worked on, else those that became ready or failed; again whenever they are
-    /// processed again.
+    /// With `by` `stage` those that the stage worked on (of `probe` selfies, of `face_search` searches), else those that
+    /// became ready or failed; again whenever they are processed again.
     #[schema(value_type = f64, minimum = 0)]
     photos: u64,
     #[serde(flatten)]
@@ -140,7 +142,7 @@ pub(crate) struct CostReport {
     /// Photos that became ready or failed.
     #[schema(value_type = f64, minimum = 0)]
     photos: u64,
-    /// All costs divided by these photos; null if there are none.
+    /// What photos cost, without searches, divided by these photos; null if there are none.
     #[schema(required)]
     per_photo: Option<Costs>,
 }

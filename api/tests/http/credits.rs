@@ -207,6 +207,33 @@ fn searches_are_charged_once_and_declined_before_work_is_done() {
 }
 
 #[test]
+fn searches_cost_what_they_spent_and_photos_nothing_of_it() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(&partner, album_id, vec![face(0.9)], vec![]);
+    for selfie in [b"face".as_slice(), b"landscape"] {
+        let image = partner.upload_selfie(&album, selfie);
+        for _ in 0..2 {
+            partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image }));
+        }
+    }
+    service.block_on(service.store.costs.flush_searches()).unwrap();
+    let today = OffsetDateTime::now_utc().date();
+    let (from, to) = ((today - Duration::DAY).to_string(), (today + Duration::DAY).to_string());
+    let report = partner.call("/usage/costs", &json!({ "from": from, "to": to, "albumId": album })).ok();
+    let row = |stage: &str| {
+        let mut rows = report["rows"].as_array().unwrap().iter();
+        rows.find(|row| row["stage"] == stage).unwrap_or_else(|| panic!("{report}")).clone()
+    };
+    // Both selfies were examined, once; the second one found no face to search with.
+    assert_eq!((&row("probe")["photos"], &row("probe")["cpuSeconds"]), (&json!(2), &json!(0.06)));
+    assert_eq!(row("probe")["bytesRead"], json!("facelandscape".len()));
+    assert_eq!(row("face_search")["photos"], json!(2));
+    assert_eq!((&report["photos"], &report["perPhoto"]["cpuSeconds"]), (&json!(1), &json!(0.0)));
+}
+
+#[test]
 fn usage_is_told_by_day_album_and_operation() {
     let service = TestService::start();
     let partner = service.partner();

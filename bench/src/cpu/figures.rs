@@ -1,6 +1,6 @@
 //! Builds the report of `bench cpu` from the measurements: tables, goals and notes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Cpu, CpuOptions, Measurements, PhotoContents, ServiceRun};
@@ -181,13 +181,18 @@ fn summary_table(
 /// Tabulates CPU ms per photo by stage, with the stage names of each program.
 fn stage_table(measurements: &Measurements, photos: usize) -> Table {
     let mut table = Table::new("CPU ms per photo by stage (medians)", &["program", "stages"]);
-    let stages = measurements.ours.iter().flat_map(|run| run.stages.keys()).collect::<BTreeSet<_>>();
-    let of_stage = |stage: &String| {
-        let measurements = measurements.ours.iter().map(|run| run.stages.get(stage).copied().unwrap_or(0.0));
-        median(&measurements.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
+    let mut add_ours = |name: &str, stages_of: fn(&ServiceRun) -> &BTreeMap<String, f64>| {
+        let runs = || measurements.ours.iter().map(stages_of);
+        let of_stage = |stage: &String| {
+            let seconds = runs().map(|stages| stages.get(stage).copied().unwrap_or(0.0));
+            median(&seconds.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
+        };
+        let stages = runs().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
+        let cells = stages.into_iter().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
+        table.add_row([name.to_owned(), cells.collect::<Vec<_>>().join(", ")]);
     };
-    let ours = stages.into_iter().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
-    table.add_row(["Photofinish".to_owned(), ours.collect::<Vec<_>>().join(", ")]);
+    add_ours("Photofinish, meters of the stages", |run| &run.stages);
+    add_ours("Photofinish, charged to photos", |run| &run.charged);
     for (mode, runs) in &measurements.peers {
         let of_stage = |stage: &String| {
             median(
@@ -255,6 +260,11 @@ fn build_notes(options: &CpuOptions, measurements: &Measurements, photos: usize)
         measurements.ours.iter().map(|run| to_milliseconds(run.upload_cpu) / photos as f64).collect();
     let stages: Vec<f64> =
         measurements.ours.iter().map(|run| run.stages.values().sum::<f64>() * 1e3 / photos as f64).collect();
+    let charged: Vec<f64> = measurements
+        .ours
+        .iter()
+        .map(|run| run.charged.values().sum::<f64>() / run.cpu.as_secs_f64() * 100.0)
+        .collect();
     vec![
         format!(
             "{photos} photos, {} runs each, {} threads; Photofinish is a fresh service with an empty album each run.",
@@ -267,6 +277,11 @@ fn build_notes(options: &CpuOptions, measurements: &Measurements, photos: usize)
         format!("{} of our faces are good enough to be searched.", measurements.ours[0].faces_indexed),
         format!("Receiving the uploads cost the service {:.1} ms per photo more.", median(&uploads)),
         format!("The stages' own metrics add up to {:.1} ms per photo.", median(&stages)),
+        format!(
+            "Photos were charged {} % of the process's CPU (`usage/costs`); the rest is the API's, the feed's and the \
+             database's.",
+            charged.iter().map(|share| format!("{share:.1}")).collect::<Vec<_>>().join(", ")
+        ),
         "Bibs: sets per photo, leading zeros ignored; accepted at confidence .9 and the default pattern on both sides. \
          The last column accepts every reading of the peer."
             .to_owned(),

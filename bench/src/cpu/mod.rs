@@ -13,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+use photofinish_client::Client;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
 use crate::paths::InputPaths;
 use crate::photos::crowd;
@@ -84,6 +89,8 @@ struct ServiceRun {
     faces_indexed: usize,
     contents: BTreeMap<String, PhotoContents>,
     stages: BTreeMap<String, f64>,
+    /// CPU seconds that photos were charged, by stage.
+    charged: BTreeMap<String, f64>,
     threads: BTreeMap<String, Duration>,
 }
 
@@ -197,6 +204,7 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
     let peak_bytes = process::read_memory(service.pid())?.peak;
     let stages =
         sum_metric_by_label(&service.read_metrics()?, "photofinish_stage_cpu_seconds_total", "stage");
+    let charged = read_charged(client, &album.id)?;
     let (mut faces_indexed, mut seen) = (0, BTreeMap::new());
     for photo in &album.photos {
         let detail = client.get_photo(&album.id, &photo.id)?;
@@ -213,6 +221,19 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
         faces_indexed,
         contents: seen,
         stages,
+        charged,
         threads,
     })
+}
+
+/// CPU seconds that the photos of an album were charged, by stage.
+fn read_charged(client: &Client, album: &str) -> anyhow::Result<BTreeMap<String, f64>> {
+    let today = OffsetDateTime::now_utc().date();
+    // Midnight may have passed since the first photo.
+    let from = today.previous_day().context("a day before")?;
+    let request = json!({ "from": from.to_string(), "to": today.to_string(), "albumId": album });
+    let report: Value = client.call("usage/costs", &request)?;
+    let rows = report["rows"].as_array().context("rows of costs")?;
+    let of_row = |row: &Value| Some((row["stage"].as_str()?.to_owned(), row["cpuSeconds"].as_f64()?));
+    rows.iter().map(|row| of_row(row).with_context(|| format!("{row} is no row of costs"))).collect()
 }

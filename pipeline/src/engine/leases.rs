@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use photofinish_store::model::ids::LeaseId;
-use photofinish_store::traits::Queue;
+use photofinish_store::traits::{Lease, Queue};
 
 use crate::engine::fault::Component;
 use crate::engine::metrics as names;
@@ -29,11 +29,18 @@ pub(crate) struct LeaseTable {
 #[derive(Debug, Default)]
 struct LeaseStates {
     /// Leases with a ticket.
-    by_lease: HashMap<LeaseId, LeaseState>,
+    by_lease: HashMap<LeaseId, TrackedLease>,
     /// Leases whose ticket was dropped and that the queue does not have back yet.
-    to_release: Vec<LeaseId>,
+    to_release: Vec<Arc<Lease>>,
     released_count: u64,
     is_stopping: bool,
+}
+
+/// A lease with a ticket.
+#[derive(Debug)]
+struct TrackedLease {
+    lease: Arc<Lease>,
+    state: LeaseState,
 }
 
 /// The state of a lease with a ticket.
@@ -49,7 +56,7 @@ enum LeaseState {
 
 impl LeaseStates {
     fn in_flight(&self) -> usize {
-        self.by_lease.values().filter(|state| **state != LeaseState::Abandoned).count()
+        self.by_lease.values().filter(|tracked| tracked.state != LeaseState::Abandoned).count()
     }
 }
 
@@ -63,9 +70,10 @@ impl LeaseTable {
     }
 
     /// Adds a lease, which is renewed from now on.
-    pub(crate) fn insert(&self, lease: LeaseId) {
+    pub(crate) fn insert(&self, lease: &Arc<Lease>) {
         self.update(|states| {
-            states.by_lease.insert(lease, LeaseState::Active);
+            let tracked = TrackedLease { lease: Arc::clone(lease), state: LeaseState::Active };
+            states.by_lease.insert(lease.id, tracked);
         });
     }
 
@@ -91,8 +99,8 @@ impl LeaseTable {
     /// Does nothing for one that [`Self::release_all`] has released.
     pub(crate) fn schedule_release(&self, lease: LeaseId) {
         self.update(|states| {
-            if states.by_lease.remove(&lease).is_some() {
-                states.to_release.push(lease);
+            if let Some(tracked) = states.by_lease.remove(&lease) {
+                states.to_release.push(tracked.lease);
             }
         });
     }
@@ -102,8 +110,8 @@ impl LeaseTable {
     /// database refuses them, because the lease is over.
     pub(crate) fn release_all(&self) {
         self.update(|states| {
-            let active = states.by_lease.extract_if(|_, state| *state == LeaseState::Active);
-            states.to_release.extend(active.map(|(lease, _)| lease));
+            let active = states.by_lease.extract_if(|_, tracked| tracked.state == LeaseState::Active);
+            states.to_release.extend(active.map(|(_, tracked)| tracked.lease));
         });
     }
 
@@ -116,8 +124,8 @@ impl LeaseTable {
     /// may still crash this process, which then counts against a photo that is not the cause, but only once per process.
     pub(crate) fn abandon_all(&self) {
         self.update(|states| {
-            for state in states.by_lease.values_mut() {
-                *state = LeaseState::Abandoned;
+            for tracked in states.by_lease.values_mut() {
+                tracked.state = LeaseState::Abandoned;
             }
         });
     }
@@ -158,7 +166,7 @@ impl LeaseTable {
     /// Returns the leases to renew.
     fn active_leases(&self) -> Vec<LeaseId> {
         let states = lock(&self.states);
-        let active = states.by_lease.iter().filter(|(_, state)| **state == LeaseState::Active);
+        let active = states.by_lease.iter().filter(|(_, tracked)| tracked.state == LeaseState::Active);
         active.map(|(lease, _)| *lease).collect()
     }
 
@@ -169,10 +177,10 @@ impl LeaseTable {
         let mut lost = 0;
         self.update(|states| {
             for lease in requested.iter().filter(|lease| !renewed.contains(lease)) {
-                if let Some(state) = states.by_lease.get_mut(lease)
-                    && *state == LeaseState::Active
+                if let Some(tracked) = states.by_lease.get_mut(lease)
+                    && tracked.state == LeaseState::Active
                 {
-                    *state = LeaseState::Lost;
+                    tracked.state = LeaseState::Lost;
                     lost += 1;
                 }
             }
@@ -255,7 +263,7 @@ struct RenewerThread {
 
 /// What the renewer found to do.
 struct PendingWork {
-    to_release: Vec<LeaseId>,
+    to_release: Vec<Lease>,
     is_stopping: bool,
 }
 
@@ -293,15 +301,17 @@ impl RenewerThread {
             .changed
             .wait_timeout_while(lock(&self.leases.states), timeout, is_idle)
             .unwrap_or_else(PoisonError::into_inner);
-        PendingWork { to_release: states.to_release.clone(), is_stopping: states.is_stopping }
+        let to_release = states.to_release.iter().map(|lease| Lease::clone(lease)).collect();
+        PendingWork { to_release, is_stopping: states.is_stopping }
     }
 
     /// Releases the leases and returns whether the queue did so. They stay in the table until it has.
-    fn release_leases(&self, leases: &[LeaseId], previous_failures: u32) -> bool {
+    fn release_leases(&self, leases: &[Lease], previous_failures: u32) -> bool {
         match self.store.call(Component::Database, self.leases.queue.release(leases)) {
             Ok(Ok(())) => {
                 self.leases.update(|states| {
-                    states.to_release.retain(|lease| !leases.contains(lease));
+                    let released: HashSet<LeaseId> = leases.iter().map(|lease| lease.id).collect();
+                    states.to_release.retain(|lease| !released.contains(&lease.id));
                     states.released_count += leases.len() as u64;
                 });
                 metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(leases.len() as u64);
@@ -354,17 +364,19 @@ fn log_first_failure(previous_failures: u32, error: &dyn std::error::Error) {
 
 #[cfg(test)]
 mod tests {
+    use photofinish_store::model::ids::PhotoId;
+
     use super::*;
-    use crate::testing::memory_queue::MemoryQueue;
+    use crate::testing::memory_queue::{MemoryQueue, new_lease};
 
     fn empty_table() -> LeaseTable {
         LeaseTable::new(Arc::new(MemoryQueue::default()))
     }
 
     fn insert_lease(leases: &LeaseTable) -> LeaseId {
-        let lease = LeaseId::generate();
-        leases.insert(lease);
-        lease
+        let lease = new_lease(PhotoId::generate());
+        leases.insert(&Arc::new(lease.clone()));
+        lease.id
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use photofinish_store::model::cost::thread_cpu_time;
 
 use crate::engine::cpu_shares::wait_without_share;
 use crate::engine::metrics as names;
@@ -197,12 +197,6 @@ pub(crate) fn take_cpu_time() -> Duration {
 
 fn take_cpu_time_until(now: Duration) -> Duration {
     now.saturating_sub(CPU_TAKEN.replace(now))
-}
-
-/// Returns the CPU time of the calling thread.
-fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn to_nanos(duration: Duration) -> u64 {

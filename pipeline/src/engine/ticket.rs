@@ -65,7 +65,7 @@ impl Drop for Seat {
 impl Ticket {
     /// Opens a ticket for a lease that was just acquired.
     pub(crate) fn open(leases: &Arc<LeaseTable>, lease: Arc<Lease>) -> Self {
-        leases.insert(lease.id);
+        leases.insert(&lease);
         let span = spans::photo_span(&lease);
         let waiting_since = Instant::now();
         let leases = Arc::clone(leases);

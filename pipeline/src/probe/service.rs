@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crossbeam_channel::{Sender, bounded};
 use photofinish_models::traits::ModelFactory;
+use photofinish_store::model::cost::CostMeter;
 use photofinish_store::model::ids::OrganizationId;
 use tokio::sync::oneshot;
 use tracing::Span;
@@ -148,10 +149,10 @@ impl ProbeTurn {
     ///
     /// # Errors
     /// All but `Busy`.
-    pub async fn embed(self, selfie: Bytes) -> Result<ProbeFace, ProbeServiceError> {
+    pub async fn embed(self, selfie: Bytes, spent: Arc<CostMeter>) -> Result<ProbeFace, ProbeServiceError> {
         let Self { shared, turn, asked_at } = self;
         let (reply, response) = oneshot::channel();
-        let request = ProbeRequest { selfie, reply, span: Span::current(), asked_at, turn };
+        let request = ProbeRequest { selfie, reply, span: Span::current(), asked_at, spent, turn };
         let is_sent =
             lock(&shared.requests).as_ref().is_some_and(|requests| requests.try_send(request).is_ok());
         let result = if is_sent {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use photofinish_store::model::cost::CostMeter;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -47,6 +48,8 @@ pub(super) struct ProbeRequest {
     pub(super) span: Span,
     /// When the caller began to wait for a turn.
     pub(super) asked_at: Instant,
+    /// What examining it costs is added here.
+    pub(super) spent: Arc<CostMeter>,
     /// Given back when the selfie was examined, also when its caller has gone.
     pub(super) turn: Turn,
 }
@@ -143,7 +146,7 @@ impl ProbeSupervisor {
 
     /// Has a selfie examined and replies. Returns whether the next one can be examined without [`Self::restore`].
     fn serve(&mut self, request: ProbeRequest) -> bool {
-        let ProbeRequest { selfie, reply, span, asked_at, turn } = request;
+        let ProbeRequest { selfie, reply, span, asked_at, spent, turn } = request;
         let Some(worker) = &self.worker else { return false };
         // Nobody would read the reply, and others are waiting.
         if reply.is_closed() {
@@ -151,7 +154,7 @@ impl ProbeSupervisor {
         }
         let started_at = Instant::now();
         let core = self.cores.reserve();
-        worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed() });
+        worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed(), spent });
         let (result, is_working) = match worker.extracted.recv_timeout(self.time_limit) {
             Ok(extraction) => (extraction.result, !extraction.must_reload),
             Err(RecvTimeoutError::Timeout) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use photofinish_models::traits::ModelFactory;
+use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
 use tracing::Span;
 
 use super::error::ProbeServiceError;
@@ -20,7 +21,7 @@ use crate::image::pool::IDLE_LIFETIME;
 use crate::settings::Limits;
 
 /// The name of the stage in metrics and spans.
-pub(super) const STAGE: &str = "probe";
+pub(super) const STAGE: &str = SELFIE_STAGE;
 
 /// What every worker needs.
 #[derive(Clone)]
@@ -52,6 +53,8 @@ pub(super) struct SelfieJob {
     pub(super) span: Span,
     /// How long it has waited.
     pub(super) waited: Duration,
+    /// What examining it costs is added here.
+    pub(super) spent: Arc<CostMeter>,
 }
 
 /// What examining a selfie gave.
@@ -136,7 +139,7 @@ impl ProbeWorker {
 
 impl WorkerContext {
     fn process_selfie(&self, extractor: &mut Option<FaceExtractor>, job: SelfieJob) -> Extraction {
-        let SelfieJob { selfie, span, waited } = job;
+        let SelfieJob { selfie, span, waited, spent } = job;
         // Dropped before the result is delivered: the span of the request must not end while a child of it is open.
         let span = StageSpan::new(span, STAGE, 1, waited);
         let timer = self.stats.start_batch();
@@ -144,7 +147,8 @@ impl WorkerContext {
             let _entered = span.enter();
             self.extract_face(extractor, &selfie)
         };
-        timer.finish(1);
+        let cpu = timer.finish_step(1, 1);
+        spent.add(STAGE, Spent { cpu, ..Spent::default() });
         Extraction { result, must_reload: extractor.is_none() }
     }
 

@@ -30,6 +30,22 @@ pub(crate) enum EntryState {
     Failed(FailureReason),
 }
 
+/// A first lease of a photo that no queue knows.
+pub(crate) fn new_lease(photo: PhotoId) -> Lease {
+    Lease {
+        id: LeaseId::generate(),
+        photo,
+        album: AlbumId::generate(),
+        organization: OrganizationId::generate(),
+        config: Arc::new(album_config()),
+        attempt: 1,
+        confirmed_at: OffsetDateTime::now_utc(),
+        erased_places: Vec::new(),
+        watermark_version: 0,
+        spent: Arc::default(),
+    }
+}
+
 #[derive(Debug)]
 struct QueueEntry {
     state: EntryState,
@@ -218,15 +234,9 @@ impl Queue for MemoryQueue {
             entry.lease_expires_at = Instant::now() + request.ttl;
             leases.push(Lease {
                 id,
-                photo: *photo,
-                album: AlbumId::generate(),
                 organization: self.organization,
-                config: Arc::new(album_config()),
                 attempt: entry.attempts,
-                confirmed_at: OffsetDateTime::now_utc(),
-                erased_places: Vec::new(),
-                watermark_version: 0,
-                spent: Arc::default(),
+                ..new_lease(*photo)
             });
         }
         if request.kind == LeaseKind::CrashSuspect && !leases.is_empty() {
@@ -259,12 +269,12 @@ impl Queue for MemoryQueue {
         Ok(self.end_photo(lease, EntryState::Failed(reason)))
     }
 
-    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+    async fn release(&self, leases: &[Lease]) -> Result<()> {
         self.check_available()?;
         let mut entries = lock(&self.entries);
         for entry in entries.values_mut() {
             if let EntryState::Leased(lease) = entry.state
-                && leases.contains(&lease)
+                && leases.iter().any(|released| released.id == lease)
             {
                 entry.state = EntryState::Waiting;
                 entry.attempts -= 1;

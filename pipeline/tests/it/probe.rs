@@ -35,7 +35,7 @@ async fn embed_for(
     organization: OrganizationId,
     selfie: Vec<u8>,
 ) -> Result<ProbeFace, ProbeServiceError> {
-    service.take_turn(organization).await?.embed(Bytes::from(selfie)).await
+    service.take_turn(organization).await?.embed(Bytes::from(selfie), Arc::default()).await
 }
 
 /// Returns the embedding that the fake models return for a person.
@@ -279,7 +279,7 @@ fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() 
         let turn = service.take_turn(modest).await;
         // Two have a turn, and some more may be ahead while this one hands over its selfie. Seven are not.
         models.gate.open(5);
-        turn.unwrap().embed(small_selfie(3).into()).await
+        turn.unwrap().embed(small_selfie(3).into(), Arc::default()).await
     });
     assert_eq!(served.unwrap().vector, fake_vector(3));
     models.gate.open(7);

@@ -214,7 +214,9 @@ fn the_stage_span_of_a_selfie_belongs_to_its_request() {
         ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
     let selfie = encode_jpeg(&runner_picture(3, "417"));
-    let search = async { service.take_turn(OrganizationId::generate()).await?.embed(selfie.into()).await };
+    let search = async {
+        service.take_turn(OrganizationId::generate()).await?.embed(selfie.into(), Arc::default()).await
+    };
     fixture.runtime.block_on(search.instrument(request)).unwrap();
     service.stop();
     let spans = collector.spans_about("a selfie of this test");

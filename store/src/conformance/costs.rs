@@ -5,7 +5,8 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::fixture::{AlbumFixture, LONG, empty_results};
-use crate::model::cost::{CostQuery, CostRow, Spent};
+use crate::model::cost::{CostQuery, CostRow, SELFIE_STAGE, Spent};
+use crate::model::ids::AlbumId;
 use crate::model::photo::FailureReason;
 use crate::store::Store;
 use crate::traits::{FinishOutcome, Lease};
@@ -14,6 +15,8 @@ use crate::traits::{FinishOutcome, Lease};
 pub async fn costs_suite(store: &Store) {
     attempts_are_added_up_by_stage(store).await;
     a_superseded_attempt_costs_nothing(store).await;
+    an_attempt_that_is_given_back_costs_what_it_spent_once(store).await;
+    searches_are_charged_to_their_album_and_to_no_photo(store).await;
 }
 
 fn cpu(milliseconds: u64) -> Spent {
@@ -37,6 +40,7 @@ async fn sums(fixture: &AlbumFixture, by_stage: bool) -> Vec<CostRow> {
         by_day: false,
         by_album: true,
         by_stage,
+        photos_only: false,
         limit: 10,
     };
     fixture.store.costs.costs(&fixture.tenant, query).await.expect("sums up")
@@ -88,5 +92,65 @@ async fn a_superseded_attempt_costs_nothing(store: &Store) {
     let outcomes = store.queue.finish(vec![empty_results(&lease)]).await.expect("answers");
     assert_eq!(outcomes, [FinishOutcome::Superseded], "once");
     assert_eq!(sums(&fixture, false).await, [row(&fixture, None, 1, lease.spent.total())]);
+    fixture.delete().await;
+}
+
+async fn an_attempt_that_is_given_back_costs_what_it_spent_once(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(1).await;
+    let given_back = fixture.lease_fresh(1, LONG).await;
+    given_back.iter().for_each(spend);
+    for _ in 0..2 {
+        store.queue.release(&given_back).await.expect("gives back");
+    }
+    let decoded = Spent { bytes_read: 1000, ..cpu(20) };
+    let read = Spent { bytes_written: 10, device: Duration::from_millis(3), ..cpu(6) };
+    let stages = [row(&fixture, Some("decode"), 1, decoded), row(&fixture, Some("read"), 1, read)];
+    assert_eq!(sums(&fixture, true).await, stages);
+    let mut all = decoded;
+    all += read;
+    assert_eq!(sums(&fixture, false).await, [row(&fixture, None, 0, all)], "no photo has ended");
+    fixture.delete().await;
+}
+
+async fn searches_are_charged_to_their_album_and_to_no_photo(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(1).await;
+    let leases = fixture.lease_fresh(1, LONG).await;
+    leases.iter().for_each(spend);
+    store.queue.finish(leases.iter().map(empty_results).collect()).await.expect("finishes");
+    let searches = store.costs.searches();
+    for _ in 0..2 {
+        searches.count(fixture.album, SELFIE_STAGE);
+        searches.add(fixture.album, SELFIE_STAGE, Spent { bytes_read: 7, ..cpu(30) });
+    }
+    // Another album, which is not there: what it cost is nobody's, and holds up nothing.
+    searches.add(AlbumId::generate(), SELFIE_STAGE, cpu(1));
+    store.costs.flush_searches().await.expect("writes");
+    store.costs.flush_searches().await.expect("has nothing to write");
+    let rows = sums(&fixture, true).await;
+    let examined = row(&fixture, Some(SELFIE_STAGE), 2, Spent { bytes_read: 14, ..cpu(60) });
+    assert!(rows.contains(&examined), "{rows:?}");
+    let total = |photos_only| {
+        let today = OffsetDateTime::now_utc().date();
+        let (from, to) = (today.previous_day().expect("a day"), today.next_day().expect("a day"));
+        let (by_day, by_album, by_stage) = (false, true, false);
+        let query = CostQuery {
+            from,
+            to,
+            album: Some(fixture.album),
+            by_day,
+            by_album,
+            by_stage,
+            photos_only,
+            limit: 1,
+        };
+        store.costs.costs(&fixture.tenant, query)
+    };
+    let photo = leases[0].spent.total();
+    assert_eq!(total(true).await.expect("sums up"), [row(&fixture, None, 1, photo)]);
+    let mut all = photo;
+    all += examined.spent;
+    assert_eq!(total(false).await.expect("sums up"), [row(&fixture, None, 1, all)]);
     fixture.delete().await;
 }

@@ -99,7 +99,7 @@ async fn photos_are_held_charged_and_released(store: &Store) {
     store.queue.confirm(fixture.album, &photos).await.expect("confirms again");
     assert_eq!(held_and_spent(&fixture).await, (3, 0));
     let leases = fixture.lease_fresh(3, LONG).await;
-    store.queue.release(&[leases[2].id]).await.expect("releases a photo");
+    store.queue.release(&leases[2..3]).await.expect("releases a photo");
     assert_eq!(held_and_spent(&fixture).await, (3, 0));
     let results = vec![empty_results(&leases[0])];
     store.queue.finish(results.clone()).await.expect("finishes a photo");

@@ -79,7 +79,7 @@ async fn a_requeued_photo_is_published_again(store: &Store) {
     let first = list_unpublished(&fixture).await;
     mark_published(&fixture, &first).await;
     let lease = expect_lease(&lease_named(&fixture, &[photo], LONG).await[0]);
-    store.queue.release(&[lease.id]).await.expect("releases it");
+    store.queue.release(std::slice::from_ref(&lease)).await.expect("releases it");
     let again = UnpublishedPhoto { confirmed_at: first[0].confirmed_at + 1, ..first[0] };
     assert_eq!(list_unpublished(&fixture).await, [again], "it is requeued in its old place");
     // As by a delayed outbox: marking the first stay in the queue does not affect the second.

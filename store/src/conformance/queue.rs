@@ -92,9 +92,9 @@ async fn a_released_photo_waits_as_before(store: &Store) {
     for _ in 0..10 {
         let lease = fixture.lease_fresh(1, LONG).await.pop().expect("the photo waits again");
         assert_eq!((lease.photo, lease.attempt), (photo, 1));
-        store.queue.release(&[lease.id]).await.expect("releases it");
+        store.queue.release(std::slice::from_ref(&lease)).await.expect("releases it");
         // A second call changes nothing.
-        store.queue.release(&[lease.id]).await.expect("releases it");
+        store.queue.release(std::slice::from_ref(&lease)).await.expect("releases it");
     }
     assert_eq!(store.queue.depth().await.expect("counts"), 1);
     fixture.delete().await;
@@ -112,7 +112,7 @@ async fn an_expired_lease_makes_a_crash_suspect_that_is_leased_alone(store: &Sto
     assert_eq!((first.attempt, second.attempt), (2, 2));
     assert_ne!(first.photo, second.photo);
     // A released crash suspect is still one: its first lease expired.
-    store.queue.release(&[first.id]).await.expect("releases it");
+    store.queue.release(std::slice::from_ref(&first)).await.expect("releases it");
     assert!(fixture.lease_fresh(10, LONG).await.is_empty());
     let again = fixture.lease_suspect(LONG).await.expect("the crash suspect waits again");
     assert_eq!((again.photo, again.attempt), (first.photo, 2));
@@ -149,7 +149,7 @@ async fn a_renewed_lease_does_not_expire(store: &Store) {
     let ids = [leases[0].id, leases[1].id];
     assert_eq!(store.queue.renew(&ids, LONG).await.expect("renews"), ids);
     assert!(fixture.lease_suspect(LONG).await.is_none());
-    store.queue.release(&ids[..1]).await.expect("releases one");
+    store.queue.release(&leases[..1]).await.expect("releases one");
     assert_eq!(store.queue.renew(&ids, Duration::ZERO).await.expect("renews"), ids[1..]);
     let taken = fixture.lease_suspect(LONG).await.expect("the other expired");
     assert_eq!(taken.photo, leases[1].photo);
@@ -233,7 +233,7 @@ async fn the_queue_reports_since_when_its_oldest_photo_waits(store: &Store) {
     let since = waiting_since().await.expect("two wait");
     assert!(between - since < time::Duration::milliseconds(1), "{between} {since}");
     // A released photo keeps its place, apart from the microsecond that distinguishes its stays in the queue.
-    store.queue.release(&[lease.id]).await.expect("releases it");
+    store.queue.release(std::slice::from_ref(&lease)).await.expect("releases it");
     assert_eq!(waiting_since().await, Some(lease.confirmed_at + time::Duration::microseconds(1)));
     early.delete().await;
     late.delete().await;

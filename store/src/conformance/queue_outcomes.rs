@@ -70,7 +70,7 @@ async fn a_superseded_lease_cannot_write(store: &Store) {
     assert_eq!(answers, [FinishOutcome::Superseded]);
     let answer = store.queue.fail(&slow, FailureReason::CorruptImage, "late").await.expect("fails");
     assert_eq!(answer, FinishOutcome::Superseded);
-    store.queue.release(&[slow.id]).await.expect("releases nothing");
+    store.queue.release(std::slice::from_ref(&slow)).await.expect("releases nothing");
     assert_eq!(store.queue.renew(&[slow.id, quick.id], LONG).await.expect("renews"), [quick.id]);
     let state = async || store.photos.get(fixture.album, photo).await.expect("gets it").state;
     assert_eq!(state().await, PhotoState::Processing);

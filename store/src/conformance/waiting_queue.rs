@@ -73,7 +73,7 @@ impl Queue for WaitingQueue {
         self.0.fail(lease, reason, detail).await
     }
 
-    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+    async fn release(&self, leases: &[Lease]) -> Result<()> {
         self.0.release(leases).await
     }
 

@@ -1,10 +1,12 @@
-//! What processing photos costs: CPU time, time of devices, and bytes, by stage.
+//! What processing photos and searching faces costs: CPU time, time of devices, and bytes, by stage.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use time::Date;
 
 use crate::model::ids::AlbumId;
@@ -59,6 +61,74 @@ impl CostMeter {
     }
 }
 
+/// The stage that finds the face on a selfie.
+pub const SELFIE_STAGE: &str = "probe";
+/// The stage that compares the face on a selfie with those of an album.
+pub const FACE_SEARCH_STAGE: &str = "face_search";
+
+thread_local! {
+    /// CPU time of threads that have helped this one.
+    static HELPED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Returns the CPU time of the calling thread, with that of its helpers.
+pub fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)) + HELPED.get()
+}
+
+/// Adds the CPU time of a helper, which has ended, to that of the calling thread.
+pub(crate) fn add_helper_cpu(time: Duration) {
+    HELPED.set(HELPED.get() + time);
+}
+
+/// What searches of this process have cost since it was last written, by album and stage. What a process that dies has not
+/// written is lost: a few seconds.
+#[derive(Debug, Default)]
+pub struct SearchCosts(Mutex<SpentBySearches>);
+
+/// Searches and what they cost, by album and stage.
+pub(crate) type SpentBySearches = BTreeMap<(AlbumId, &'static str), SearchesSpent>;
+
+/// What some searches cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SearchesSpent {
+    pub(crate) searches: u64,
+    pub(crate) spent: Spent,
+}
+
+impl SearchCosts {
+    /// Counts a search that begins a stage.
+    pub fn count(&self, album: AlbumId, stage: &'static str) {
+        self.lock().entry((album, stage)).or_default().searches += 1;
+    }
+
+    /// Adds what a search spent in a stage.
+    pub fn add(&self, album: AlbumId, stage: &'static str, spent: Spent) {
+        self.lock().entry((album, stage)).or_default().spent += spent;
+    }
+
+    /// Returns what is not written yet, and forgets it.
+    pub(crate) fn take(&self) -> SpentBySearches {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Takes back what could not be written.
+    pub(crate) fn put_back(&self, costs: SpentBySearches) {
+        let mut own = self.lock();
+        for (key, cost) in costs {
+            let entry = own.entry(key).or_default();
+            entry.searches += cost.searches;
+            entry.spent += cost.spent;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SpentBySearches> {
+        // Every change is one addition, so a panic left nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Which costs to sum up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostQuery {
@@ -74,6 +144,8 @@ pub struct CostQuery {
     pub by_album: bool,
     /// A row for each stage.
     pub by_stage: bool,
+    /// Without what searches cost.
+    pub photos_only: bool,
     /// At most this many rows.
     pub limit: u32,
 }
@@ -87,7 +159,7 @@ pub struct CostRow {
     pub album: Option<AlbumId>,
     /// The stage.
     pub stage: Option<String>,
-    /// Photos that the stage worked on; without stages, attempts whose outcome was written.
+    /// Photos, selfies or searches that the stage worked on; without stages, photos that became ready or failed.
     pub photos: u64,
     /// What they cost.
     pub spent: Spent,

@@ -1,6 +1,7 @@
 //! The ledger of what processing costs: written by the transactions that end attempts, and its sums.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +9,9 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::model::album::Tenant;
-use crate::model::cost::{CostQuery, CostRow, Spent};
+use crate::model::cost::{CostQuery, CostRow, SearchCosts, SearchesSpent, Spent, SpentBySearches};
 use crate::model::ids::{AlbumId, OrganizationId};
+use crate::sql::credits::SharedLedger;
 use crate::sql::credits::ledger::{Ledger, Writer, day_of};
 use crate::sql::credits::usage::{date_of, days_since_epoch};
 use crate::sql::database::{Database, Transaction};
@@ -44,7 +46,7 @@ pub(crate) const COSTS: &str = "select case when $6 = 1 then day end as day_of, 
      cast(sum(cpu_us) as bigint) as cpu_us, cast(sum(device_us) as bigint) as device_us, \
      cast(sum(bytes_read) as bigint) as bytes_read, cast(sum(bytes_written) as bigint) as bytes_written from cost_rollup \
      where organization = $1 and mode = $2 and day >= $3 and day <= $4 and album = coalesce($5, album) \
-     and ($8 = 0 or stage <> '') group by 1, 2, 3 order by 1, 2, 3 limit $9";
+     and ($8 = 0 or stage <> '') and ($10 = 0 or stage not in ('probe', 'face_search')) group by 1, 2, 3 order by 1, 2, 3 limit $9";
 
 #[derive(FromRow)]
 struct SummedRow {
@@ -63,22 +65,42 @@ struct SummedRow {
 pub(crate) struct CostEntries(BTreeMap<(OrganizationId, &'static str, AlbumId, &'static str), (i64, Spent)>);
 
 impl CostEntries {
-    /// Adds what an attempt cost.
+    /// Adds a photo that became ready or failed, and what the attempt cost.
     pub(crate) fn add(&mut self, tenant: &Tenant, lease: &Lease) {
-        let mut add = |stage, spent| {
-            let key = (tenant.organization, tenant.mode.as_str(), lease.album, stage);
-            let (photos, sum) = self.0.entry(key).or_default();
-            *photos += 1;
-            *sum += spent;
-        };
-        add(NO_STAGE, Spent::default());
+        self.add_to(tenant, lease.album, NO_STAGE, Spent::default());
+        self.add_stages(tenant, lease);
+    }
+
+    /// Adds what an attempt cost that ends without an outcome.
+    pub(crate) fn add_stages(&mut self, tenant: &Tenant, lease: &Lease) {
         for (stage, spent) in lease.spent.by_stage() {
-            add(stage, spent);
+            self.add_to(tenant, lease.album, stage, spent);
         }
     }
 
+    fn add_to(&mut self, tenant: &Tenant, album: AlbumId, stage: &'static str, spent: Spent) {
+        let key = (tenant.organization, tenant.mode.as_str(), album, stage);
+        let (photos, sum) = self.0.entry(key).or_default();
+        *photos += 1;
+        *sum += spent;
+    }
+
+    /// Adds what searches of an album cost.
+    fn add_searches(&mut self, tenant: &Tenant, album: AlbumId, stage: &'static str, cost: SearchesSpent) {
+        let key = (tenant.organization, tenant.mode.as_str(), album, stage);
+        let (searches, sum) = self.0.entry(key).or_default();
+        *searches += i64::try_from(cost.searches).unwrap_or(i64::MAX);
+        *sum += cost.spent;
+    }
+
     /// Writes them by one statement, after the ledger of credits and before albums are locked.
-    pub(crate) async fn write(&self, transaction: &mut Transaction, ledger: &Ledger, now: i64) -> Result<()> {
+    pub(crate) async fn write(
+        &self,
+        transaction: &mut Transaction,
+        ledger: &Ledger,
+        writer: Writer,
+        now: i64,
+    ) -> Result<()> {
         const OPERATION: &str = "write costs";
         if self.0.is_empty() {
             return Ok(());
@@ -101,7 +123,7 @@ impl CostEntries {
         query(OPERATION, WRITE_COSTS)
             .bind(to_json(&rows.collect::<Vec<_>>())?)
             .bind(day_of(now))
-            .bind(ledger.part_of(Writer::Worker))
+            .bind(ledger.part_of(writer))
             .execute(transaction)
             .await
             .map(drop)
@@ -151,19 +173,54 @@ pub(crate) async fn add_to_photo(
         .map(drop)
 }
 
-/// The sums of the ledger.
+/// The sums of the ledger, and what searches of this process add to it.
 pub(crate) struct SqlCosts {
     database: Database,
+    shared: Arc<SharedLedger>,
+    searches: Arc<SearchCosts>,
 }
 
 impl SqlCosts {
-    pub(crate) fn new(database: Database) -> Self {
-        Self { database }
+    pub(crate) fn new(database: Database, shared: Arc<SharedLedger>, searches: Arc<SearchCosts>) -> Self {
+        Self { database, shared, searches }
+    }
+
+    async fn write_searches(&self, costs: &SpentBySearches) -> Result<()> {
+        const OPERATION: &str = "write costs of searches";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let ledger = &self.shared.ledger;
+        let tenants = ledger.tenants_of(&mut transaction, costs.keys().map(|(album, _)| *album)).await?;
+        let mut entries = CostEntries::default();
+        for ((album, stage), cost) in costs {
+            // What was spent on an album that was deleted meanwhile is nobody's.
+            if let Some(tenant) = tenants.get(album) {
+                entries.add_searches(tenant, *album, stage, *cost);
+            }
+        }
+        entries.write(&mut transaction, ledger, Writer::Api, now).await?;
+        transaction.commit(OPERATION).await
     }
 }
 
 #[async_trait]
 impl Costs for SqlCosts {
+    fn searches(&self) -> &SearchCosts {
+        &self.searches
+    }
+
+    async fn flush_searches(&self) -> Result<()> {
+        let costs = self.searches.take();
+        if costs.is_empty() {
+            return Ok(());
+        }
+        let written = self.write_searches(&costs).await;
+        if written.is_err() {
+            self.searches.put_back(costs);
+        }
+        written
+    }
+
     async fn costs(&self, tenant: &Tenant, filter: CostQuery) -> Result<Vec<CostRow>> {
         const OPERATION: &str = "sum up costs";
         let rows: Vec<SummedRow> = query(OPERATION, COSTS)
@@ -176,6 +233,7 @@ impl Costs for SqlCosts {
             .bind(i64::from(filter.by_album))
             .bind(i64::from(filter.by_stage))
             .bind(i64::from(filter.limit))
+            .bind(i64::from(filter.photos_only))
             .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         let to_row = |row: SummedRow| {

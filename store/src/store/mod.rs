@@ -18,6 +18,7 @@ use crate::blobs::storage::Storage;
 use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
+use crate::model::cost::SearchCosts;
 use crate::model::credit::CreditSettings;
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
@@ -181,13 +182,15 @@ impl Store {
         let storage = open_storage(&settings, &database).await?;
         let events = Arc::new(SqlEvents::new(database.clone()));
         let faces = Arc::new(SqlFaces::new(database.clone()));
-        let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
+        let searches = Arc::new(SearchCosts::default());
+        let face_cache =
+            Arc::new(FaceCache::new(faces, settings.face_index_bytes).charging(Arc::clone(&searches)));
         let ledger = SharedLedger::new(settings.credits);
         let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
         let rate_windows = SqlRateWindows::new(database.clone());
         let is_shared = database.kind() == DatabaseKind::Postgres;
         let rules = Arc::new(RulesCache::default());
-        let sql_queue = start_queue(&settings, &database, ledger, Arc::clone(&rules));
+        let sql_queue = start_queue(&settings, &database, Arc::clone(&ledger), Arc::clone(&rules));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         let receipts =
             ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
@@ -220,7 +223,7 @@ impl Store {
             webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),
             deliveries: Arc::new(SqlDeliveryQueue::new(database.clone(), settings.master_secret.clone())),
             master_secret: settings.master_secret,
-            costs: Arc::new(SqlCosts::new(database.clone())),
+            costs: Arc::new(SqlCosts::new(database.clone(), Arc::clone(&ledger), searches)),
             credits: Arc::clone(&credits) as _,
             ledger_task: credits,
             rate_windows: is_shared.then(|| Arc::new(rate_windows) as _),

@@ -77,7 +77,7 @@ async fn photos_are_confirmed_while_the_server_is_unavailable() {
     // What is in progress ends as usual.
     assert_eq!(store.queue.renew(&[leased.id], LONG_TTL).await.unwrap(), [leased.id]);
     assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [FinishOutcome::Done]);
-    store.queue.release(&[returned.id]).await.unwrap();
+    store.queue.release(std::slice::from_ref(&returned)).await.unwrap();
     let error = lease_any(&fixture).await.unwrap_err();
     assert_eq!((error.kind, error.is_from_queue), (StoreErrorKind::Unavailable, true), "{error}");
     assert!(store.queue.check().await.is_err_and(|error| error.is_from_queue), "no photo can be leased");
@@ -122,7 +122,7 @@ async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message(
     let photo = fixture.queue_photos(1).await[0];
     let lease = lease_next(&fixture, LONG_TTL).await;
     proxy.set_fault(ProxyFault::Blackhole);
-    stopping.queue.release(&[lease.id]).await.unwrap();
+    stopping.queue.release(std::slice::from_ref(&lease)).await.unwrap();
     drop((fixture, stopping));
     let other_event = support::reopen_fixture(&other, lease.album).await;
     let again = lease_next(&other_event, LONG_TTL).await;

@@ -115,7 +115,7 @@ async fn process_photos(fixture: &AlbumFixture) {
     let request = LeaseRequest { limit: CONCURRENT_UPLOADS, ttl: HOUR, kind: LeaseKind::Fresh };
     let mut leases = fixture.store.queue.lease(request).await.unwrap();
     let _stays_leased = leases.pop();
-    fixture.store.queue.release(&[leases.pop().unwrap().id]).await.unwrap();
+    fixture.store.queue.release(&[leases.pop().unwrap()]).await.unwrap();
     let corrupt = leases.pop().unwrap();
     join_all(leases.iter().map(|lease| write_previews(fixture, lease))).await;
     let photos = leases.iter().map(finished).collect();

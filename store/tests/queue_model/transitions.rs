@@ -70,7 +70,7 @@ impl QueueModel {
     pub async fn release(&mut self, choice: usize) {
         let Some(id) = self.pick_photo(choice, |photo| photo.lease.is_some()) else { return };
         let lease = self.photo(id).lease.take().unwrap();
-        self.store().queue.release(&[lease.id]).await.unwrap();
+        self.store().queue.release(std::slice::from_ref(&lease)).await.unwrap();
         self.past_leases.push(lease);
         let photo = self.photo(id);
         photo.state = PhotoState::Queued;
@@ -135,7 +135,7 @@ impl QueueModel {
         assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [expected]);
         let answer = self.store().queue.fail(&lease, FailureReason::TooLarge, "late").await.unwrap();
         assert_eq!(answer, expected);
-        self.store().queue.release(&[lease.id]).await.unwrap();
+        self.store().queue.release(std::slice::from_ref(&lease)).await.unwrap();
         assert_eq!(self.store().queue.renew(&[lease.id], LONG).await.unwrap(), []);
     }
 

@@ -20,6 +20,7 @@ use photofinish_api::context::{
     SelfieLocks,
 };
 use photofinish_api::key::KeyText;
+use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
 use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
@@ -111,8 +112,9 @@ impl ProbeEmbedder for TestEmbedder {
 
 #[async_trait]
 impl ProbeTurn for TestTurn {
-    async fn embed(self: Box<Self>, selfie: Bytes) -> Result<Embedding, ProbeError> {
+    async fn embed(self: Box<Self>, selfie: Bytes, spent: Arc<CostMeter>) -> Result<Embedding, ProbeError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
+        spent.add(SELFIE_STAGE, Spent { cpu: Duration::from_millis(30), ..Spent::default() });
         match &*selfie {
             b"face" => Ok(embedding(1.0)),
             b"slow" => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use photofinish_store::model::ids::{LeaseId, PhotoId};
+use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::FailureReason;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ use crate::engine::sync::lock;
 use crate::testing::faulty_pipeline::{
     FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageRun, StageShape,
 };
-use crate::testing::memory_queue::{EntryState, MemoryQueue};
+use crate::testing::memory_queue::{EntryState, MemoryQueue, new_lease};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const SHAPE: StageShape = StageShape { threads: 2, batch_size: 4 };
@@ -178,7 +178,7 @@ fn leases_in_flight_are_renewed() {
     assert!(queue.wait_until_ended(TIMEOUT));
     queue.add_photo(PhotoId::generate(), 0);
     // A lease that stays in flight, because it has no ticket that ends.
-    pipeline.shared.leases.insert(LeaseId::generate());
+    pipeline.shared.leases.insert(&Arc::new(new_lease(PhotoId::generate())));
     wait_for("renewals", || queue.renewal_count.load(Ordering::Acquire) > 1);
     assert!(queue.wait_until_ended(TIMEOUT));
     assert_eq!(pipeline.stop().unfinished, 1, "the lease without a ticket");
@@ -206,7 +206,7 @@ fn a_generation_that_hangs_before_it_fails_has_not_recovered() {
     let timings = PipelineTimings { backoff: record_failures, ..with_quick_recovery() };
     let pipeline = FaultyPipeline::start_with(timings, &queue, &plan, SHAPE);
     // Another lease keeps the pipeline from being idle at any poll, however slow the feed is.
-    pipeline.shared.leases.insert(LeaseId::generate());
+    pipeline.shared.leases.insert(&Arc::new(new_lease(PhotoId::generate())));
     assert!(queue.wait_until_ended(TIMEOUT));
     pipeline.stop();
     let pauses: Vec<u64> = lock(&FAILURES).iter().map(|failures| backoff(*failures).as_secs()).collect();
@@ -224,14 +224,14 @@ fn a_failed_photo_does_not_prove_recovery() {
         ..FaultPlan::default()
     });
     let pipeline = FaultyPipeline::start_with(with_quick_recovery(), &queue, &plan, SHAPE);
-    let in_flight = LeaseId::generate();
-    pipeline.shared.leases.insert(in_flight);
+    let in_flight = Arc::new(new_lease(PhotoId::generate()));
+    pipeline.shared.leases.insert(&in_flight);
     assert!(queue.wait_until_ended(TIMEOUT));
     assert_eq!(queue.end_state(photos[0]), CRASHED_ONCE);
     // The supervisor polls several times in this period.
     std::thread::sleep(3 * POLL_INTERVAL);
     assert_eq!(pipeline.down_component(), Some(Component::Models));
-    pipeline.shared.leases.remove(in_flight);
+    pipeline.shared.leases.remove(in_flight.id);
     // With nothing in flight the generation recovers.
     pipeline.wait_until_running();
     assert!(pipeline.stop().drained);
@@ -328,12 +328,12 @@ fn a_crash_suspect_behind_a_hanging_photo_does_not_stall_the_pipeline() {
     queue.is_stream_down.store(true, Ordering::Release);
     let timings = PipelineTimings { stall_timeout: SHORT_STALL_TIMEOUT, ..PipelineTimings::default() };
     let pipeline = FaultyPipeline::start_with(timings, &queue, &Arc::default(), SHAPE);
-    let hanging = LeaseId::generate();
-    pipeline.shared.leases.insert(hanging);
+    let hanging = Arc::new(new_lease(PhotoId::generate()));
+    pipeline.shared.leases.insert(&hanging);
     queue.is_stream_down.store(false, Ordering::Release);
     pipeline.wait_until_down(UNKNOWN_STAGE);
     assert_ne!(queue.end_state(suspect).0, EntryState::Done, "a crash suspect is processed alone");
-    pipeline.shared.leases.remove(hanging);
+    pipeline.shared.leases.remove(hanging.id);
     assert!(queue.wait_until_ended(TIMEOUT));
     assert_eq!(queue.end_state(suspect), DONE_ONCE);
     assert_eq!(pipeline.stop().unfinished, 0);

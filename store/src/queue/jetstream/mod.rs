@@ -253,9 +253,9 @@ impl Queue for JetStreamQueue {
 
     /// Acknowledges the message: the photo is queued again in a new round, which an outbox publishes at once. If the message were returned to the stream instead, over a connection that is cut, the photo would
     /// wait until the ack wait has passed.
-    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+    async fn release(&self, leases: &[Lease]) -> Result<()> {
         self.database.release(leases).await?;
-        let deliveries = self.remove_deliveries(leases.iter());
+        let deliveries = self.remove_deliveries(leases.iter().map(|lease| &lease.id));
         self.stream.acknowledge(&deliveries, AckKind::Ack).await;
         self.wakeup.notify_one();
         Ok(())

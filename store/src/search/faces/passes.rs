@@ -3,6 +3,7 @@
 
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use photofinish_kernels::quantised::Scanner;
 use tokio::sync::{OwnedRwLockReadGuard, oneshot};
@@ -10,6 +11,7 @@ use tokio::sync::{OwnedRwLockReadGuard, oneshot};
 use super::matrix::shortlist::ShortlistedFace;
 use super::residency::AlbumFaces;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::cost::thread_cpu_time;
 use crate::search::scoring::FaceQuery;
 use crate::traits::Result;
 
@@ -45,7 +47,16 @@ struct PassState {
 struct WaitingSearch {
     queries: Vec<FaceQuery>,
     faces: OwnedRwLockReadGuard<AlbumFaces>,
-    shortlists: oneshot::Sender<Vec<Vec<ShortlistedFace>>>,
+    shortlists: oneshot::Sender<Shortlists>,
+}
+
+/// What a pass found for a search.
+#[derive(Debug)]
+pub(super) struct Shortlists {
+    /// One for each query.
+    pub(super) found: Vec<Vec<ShortlistedFace>>,
+    /// Its share of the CPU time of the pass.
+    pub(super) cpu: Duration,
 }
 
 impl SharedPasses {
@@ -55,7 +66,7 @@ impl SharedPasses {
         scanner: Scanner,
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: Vec<FaceQuery>,
-    ) -> Result<Vec<Vec<ShortlistedFace>>> {
+    ) -> Result<Shortlists> {
         let (shortlists, outcome) = oneshot::channel();
         let was_running = {
             let mut state = self.lock();
@@ -103,12 +114,17 @@ impl RunningPasses {
         let matrix = &first.faces.matrix;
         let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
         let threads = count_threads(matrix.len(), queries.len());
+        let before = thread_cpu_time();
         let mut shortlists = matrix.shortlist(scanner, &queries, threads).into_iter();
+        let cpu = thread_cpu_time().saturating_sub(before);
+        let probes = queries.len();
         for search in searches {
-            let own = shortlists.by_ref().take(search.queries.len()).collect();
+            let own = search.queries.len();
+            let found = shortlists.by_ref().take(own).collect();
             drop(search.faces);
+            let cpu = cpu.mul_f64(own as f64 / probes as f64);
             // A client may have gone meanwhile.
-            drop(search.shortlists.send(own));
+            drop(search.shortlists.send(Shortlists { found, cpu }));
         }
         true
     }
@@ -214,7 +230,7 @@ mod tests {
             release.send(()).unwrap();
             busy.await.unwrap().unwrap();
             for (number, search) in searches.into_iter().enumerate() {
-                let shortlists = search.await.unwrap();
+                let shortlists = search.await.unwrap().found;
                 for (degree, faces) in [number, number + 180].into_iter().zip(shortlists) {
                     assert!(faces.iter().any(|face| face.face.0 == degree as i64), "degree {degree}");
                     assert!(faces.len() < 30, "{} faces for degree {degree}", faces.len());
@@ -225,7 +241,7 @@ mod tests {
             // The next search starts another thread, and nobody holds the faces any more.
             let guard = Arc::clone(&faces).read_owned().await;
             let again = passes.shortlist(Scanner::new(&Device::Cpu), guard, vec![make_query(7)]).await;
-            assert_eq!(again.unwrap().len(), 1);
+            assert_eq!(again.unwrap().found.len(), 1);
             assert!(faces.try_write().is_ok());
         });
     }

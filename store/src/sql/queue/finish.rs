@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::model::credit::UsageOperation;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sealing::MasterSecret;
 use crate::sql::changes::{RecordedChange, record_changes};
@@ -123,7 +123,7 @@ async fn write_costs(
             entries.add(tenant, lease);
         }
     }
-    entries.write(transaction, ledger, now).await
+    entries.write(transaction, ledger, Writer::Worker, now).await
 }
 
 /// Spends what is held for photos that become ready for the first time.
@@ -221,6 +221,35 @@ pub(crate) async fn fail_locked_photos(
     entries.write(transaction, ledger, Writer::Worker, now).await?;
     write_costs(transaction, failed.iter().filter_map(|failed| failed.lease), ledger, now).await?;
     record_changes_of(transaction, keys.into_iter()).await
+}
+
+/// Gives photos back to the queue whose leases are still running, and writes what the attempts cost.
+pub(crate) async fn release_photos(
+    transaction: &mut Transaction,
+    leases: &[Lease],
+    ledger: &Ledger,
+) -> Result<()> {
+    let keys: Vec<PhotoRef> = leases.iter().map(photo_ref).collect();
+    let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
+    let is_running = |lease: &&Lease| check_lease(&mut locked, lease) == FinishOutcome::Done;
+    let running: Vec<&Lease> = leases.iter().filter(is_running).collect();
+    if running.is_empty() {
+        return Ok(());
+    }
+    let now = transaction.read_clock(OPERATION).await?;
+    for lease in &running {
+        add_to_photo(transaction, OPERATION, lease).await?;
+    }
+    let ids: Vec<LeaseId> = running.iter().map(|lease| lease.id).collect();
+    transaction.queue_writes().release_leases(&ids, now).await?;
+    let mut entries = CostEntries::default();
+    let tenants = ledger.tenants_of(transaction, running.iter().map(|lease| lease.album)).await?;
+    for lease in running {
+        if let Some(tenant) = tenants.get(&lease.album) {
+            entries.add_stages(tenant, lease);
+        }
+    }
+    entries.write(transaction, ledger, Writer::Worker, now).await
 }
 
 /// Records the changes of photos: last in a transaction, and in the order of the albums, whose rows this locks. See the lock

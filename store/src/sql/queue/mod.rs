@@ -318,11 +318,10 @@ impl Queue for SqlQueue {
         Ok(outcome)
     }
 
-    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+    async fn release(&self, leases: &[Lease]) -> Result<()> {
         const OPERATION: &str = "release photos";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let now = transaction.read_clock(OPERATION).await?;
-        transaction.queue_writes().release_leases(leases, now).await?;
+        finish::release_photos(&mut transaction, leases, &self.shared.ledger).await?;
         transaction.commit(OPERATION).await
     }
 

@@ -24,10 +24,12 @@ use tokio::sync::OwnedRwLockReadGuard;
 use self::person_search::PersonSearch;
 use super::loader::{AlbumLoader, Reload};
 use super::matrix::shortlist::ShortlistedFace;
+use super::passes::Shortlists;
 use super::ranking::Ranker;
 use super::residency::{AlbumFaces, CacheSlot, ResidentAlbums, update_entry};
 use super::source::{Change, FaceSource};
 use crate::error::StoreError;
+use crate::model::cost::{FACE_SEARCH_STAGE, SearchCosts, Spent, thread_cpu_time};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::Embedding;
 use crate::search::scoring::{FaceQuery, HitsPer, ScoreRule, ScoredFace};
@@ -47,6 +49,8 @@ pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
     scanner: Scanner,
     scorer: Cosine,
+    /// To whom searches are charged.
+    costs: Arc<SearchCosts>,
 }
 
 impl FaceCache {
@@ -56,7 +60,14 @@ impl FaceCache {
             loader: Arc::new(AlbumLoader::new(source, limit_bytes)),
             scanner: Scanner::new(&Device::Cpu),
             scorer: Cosine::new(&Device::Cpu),
+            costs: Arc::default(),
         }
+    }
+
+    /// Charges searches to these costs.
+    pub(crate) fn charging(mut self, costs: Arc<SearchCosts>) -> Self {
+        self.costs = costs;
+        self
     }
 
     /// Ends what is being read; searches that wait for it fail.
@@ -168,17 +179,23 @@ impl FaceCache {
         }
     }
 
-    /// Returns the faces that may be answers to each of the queries.
+    /// Returns the faces that may be answers to each of the queries, and charges the album for finding them.
     async fn shortlist(
         &self,
+        album: AlbumId,
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: &[FaceQuery],
     ) -> Result<Vec<Vec<ShortlistedFace>>> {
-        if faces.matrix.len() <= INLINE_SCORING_FACES {
-            return Ok(faces.matrix.shortlist(self.scanner, &queries.iter().collect::<Vec<_>>(), 1));
-        }
-        let passes = Arc::clone(&faces.passes);
-        passes.shortlist(self.scanner, faces, queries.to_vec()).await
+        let found = if faces.matrix.len() <= INLINE_SCORING_FACES {
+            let before = thread_cpu_time();
+            let found = faces.matrix.shortlist(self.scanner, &queries.iter().collect::<Vec<_>>(), 1);
+            Shortlists { found, cpu: thread_cpu_time().saturating_sub(before) }
+        } else {
+            let passes = Arc::clone(&faces.passes);
+            passes.shortlist(self.scanner, faces, queries.to_vec()).await?
+        };
+        self.costs.add(album, FACE_SEARCH_STAGE, Spent { cpu: found.cpu, ..Spent::default() });
+        Ok(found.found)
     }
 
     fn ranker(&self, album: AlbumId) -> Ranker<'_> {
@@ -219,6 +236,7 @@ impl FaceIndex for FaceCache {
         k: usize,
         at_least: f32,
     ) -> Result<Vec<FaceHit>> {
+        self.costs.count(album, FACE_SEARCH_STAGE);
         let scores = f64::from(at_least)..f64::INFINITY;
         let query =
             FaceQuery { probe: probe.clone(), k, per: HitsPer::Photo, scores, rule: ScoreRule::default() };
@@ -226,7 +244,7 @@ impl FaceIndex for FaceCache {
         loop {
             let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
             // From here on the faces may change: reading from the database holds up no update of the album.
-            let shortlist = self.shortlist(faces, std::slice::from_ref(&query)).await?.pop();
+            let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query)).await?.pop();
             let mut ranker = self.ranker(album);
             let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;
             if ranker.is_current() || attempt == MAX_ATTEMPTS {
@@ -242,6 +260,7 @@ impl FaceIndex for FaceCache {
     }
 
     async fn find_person(&self, album: AlbumId, query: SelfieQuery) -> Result<Vec<SelfieHit>> {
+        self.costs.count(album, FACE_SEARCH_STAGE);
         let SelfieQuery { probe, scale, min_score, limit } = &query;
         let search = SelfieSearch { probe, scale: *scale, min_score: *min_score, limit: *limit };
         let mut attempt = 1;

@@ -53,7 +53,7 @@ impl AlbumFaces for PersonSearch<'_> {
             None => self.cache.faces_in_memory(self.album).await?,
         };
         let Some(faces) = faces else { return Ok(vec![Vec::new(); queries.len()]) };
-        let shortlists = self.cache.shortlist(faces, &queries).await?;
+        let shortlists = self.cache.shortlist(self.album, faces, &queries).await?;
         let mut ranker = self.ranker.lock().await;
         let mut found = Vec::with_capacity(queries.len());
         for (query, shortlist) in queries.iter().zip(shortlists) {

@@ -8,6 +8,7 @@ use photofinish_kernels::quantised::{BLOCK_ROWS, ProbeBatch, QuantisedRow, Quant
 use super::bibs::BibTexts;
 use super::entry::{EntryBib, FaceEntry};
 use super::shortlist::{Collector, RowFaces, ShortlistedFace};
+use crate::model::cost::{add_helper_cpu, thread_cpu_time};
 #[cfg(test)]
 use crate::model::ids::FaceId;
 use crate::model::ids::PhotoId;
@@ -208,10 +209,12 @@ impl ModelFaces {
         };
         let parts = self.chunks.len().div_ceil(part_chunks);
         let collectors = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..parts).map(|part| scope.spawn(move || collect(part))).collect();
+            let help = move |part| move || (collect(part), thread_cpu_time());
+            let others: Vec<_> = (1..parts).map(|part| scope.spawn(help(part))).collect();
             let mut collectors = collect(0);
             for other in others {
-                let found = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let (found, cpu) = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                add_helper_cpu(cpu);
                 collectors.iter_mut().zip(found).for_each(|(own, found)| own.merge(found));
             }
             collectors
