@@ -17,6 +17,7 @@ mod end_to_end;
 mod erasures;
 mod events;
 mod health;
+mod heic;
 mod keys;
 mod openapi;
 mod orientation;
