@@ -4,6 +4,7 @@
 //! partner sees. Start with [`Service::start`]; [`Service::partner`] makes calls; [`test_photo`] makes photos.
 
 mod binary;
+mod npm;
 mod partner;
 mod response;
 mod service;
@@ -12,6 +13,7 @@ pub mod test_data;
 pub mod test_photo;
 
 pub use binary::{binary_path, isolated_command, run_command};
+pub use npm::NpmProgram;
 pub use partner::{Partner, UploadFile, expect_string};
 pub use photofinish_client::UploadTicket;
 pub use photofinish_launcher::{ALL_SCOPES, CommandOutput, Exit, Signal};

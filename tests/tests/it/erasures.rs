@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use photofinish_tests::harness::test_photo::TestPhoto;
-use photofinish_tests::harness::{Partner, Service, ServiceOptions, wait_until};
+use photofinish_tests::harness::{NpmProgram, Partner, Service, ServiceOptions, run_command, wait_until};
 use serde_json::{Value, json};
 
 use crate::end_to_end::finish_photo;
@@ -125,4 +125,35 @@ fn an_album_for_bibs_alone_has_no_vector_and_takes_no_selfie() {
         let line = format!("photofinish_faces_embedded_total{line}");
         assert!(page.lines().any(|shown| shown == line), "no {line} in {page}");
     }
+}
+
+#[test]
+fn receipts_are_verified_by_a_library_of_others() {
+    const TEST: &str = "receipts_are_verified_by_a_library_of_others";
+    let Some(program) = NpmProgram::prepare(TEST, "jose", &["receipts.mjs"]) else { return };
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let album = partner.create_album("Receipts");
+    let photo = TestPhoto::new(200, 150).to_jpeg();
+    let photos: Vec<String> =
+        (0..100).map(|number| partner.upload_photo(&album, &format!("{number}.jpg"), &photo)).collect();
+    partner.wait_until_idle(&album);
+    let erase = |photo: &String| {
+        let request = json!({ "albumId": album, "photoId": photo });
+        partner.call_ok("/photos/photo/delete", &request)["receipt"].clone()
+    };
+    let receipts: Vec<Value> = photos.iter().map(erase).collect();
+    let keys = partner.get(&format!("{}/.well-known/photofinish-keys.json", service.origin())).text();
+    let write = |name: &str, text: &str| {
+        let path = program.folder().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let output = run_command(
+        program
+            .command()
+            .env("RECEIPTS", write("receipts.json", &json!(receipts).to_string()))
+            .env("KEYS", write("keys.json", &keys)),
+    );
+    assert!(output.expect_success().contains("verified 100 receipts"));
 }

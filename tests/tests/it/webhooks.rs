@@ -1,14 +1,11 @@
 //! Webhooks of a whole service: real deliveries over HTTP to a receiver of this test.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use photofinish_servers::{Answer, ReceivedRequest, Receiver};
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
-    Partner, Service, ServiceOptions, isolated_command, read_variable, repository_root, run_command,
-    skip_or_fail,
+    NpmProgram, Partner, Service, ServiceOptions, isolated_command, run_command,
 };
 use serde_json::{Value, json};
 
@@ -107,19 +104,10 @@ fn each_settled_photo_is_in_a_body_that_the_packages_of_receivers_verify() {
     assert_eq!(told, photos);
     let other = create_webhook(&partner, &receiver.url(), &["album.idle"]);
     assert!(!verify(other["secret"].as_str().expect("a secret"), &idle));
-    let modules = read_variable("PHOTOFINISH_TEST_NODE_MODULES")
-        .map_or_else(|| repository_root().join(".photofinish/node/node_modules"), PathBuf::from);
-    if !modules.join("standardwebhooks/package.json").is_file() {
-        let why = format!("no standardwebhooks in {}: run `cargo xtask test`", modules.display());
-        return skip_or_fail(TEST, &why);
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("verify.mjs");
-    std::fs::copy(repository_root().join("tests/orpc/verify.mjs"), &program).expect("the program");
-    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).expect("a link");
+    let Some(program) = NpmProgram::prepare(TEST, "standardwebhooks", &["verify.mjs"]) else { return };
     let output = run_command(
-        Command::new("node")
-            .arg(program)
+        program
+            .command()
             .env("SECRET", secret)
             .env("HEADERS", json!(idle.headers).to_string())
             .env("BODY", &idle.body),
