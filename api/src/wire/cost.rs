@@ -76,7 +76,7 @@ pub(crate) struct Costs {
     /// CPU time.
     #[schema(minimum = 0)]
     cpu_seconds: f64,
-    /// Time in which a device worked on it; 0 where the CPU does everything.
+    /// Time of calls of a device that stages waited for; 0 where the CPU does everything.
     #[schema(minimum = 0)]
     device_seconds: f64,
     #[schema(minimum = 0)]

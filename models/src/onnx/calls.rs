@@ -1,9 +1,23 @@
 //! Calls of a device that have not returned. One that never does cannot be ended: its thread is lost, and the device with it
 //! as long as this process runs.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Calls that this thread waits for: one, or one within another.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// How long calls of this thread took since it was last asked.
+    static CALLED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Returns how long the calling thread waited for calls of a device since this was last called.
+pub fn take_device_time() -> Duration {
+    CALLED.take()
+}
 
 /// The running calls of a device, of all threads. Cheap to clone: clones share them.
 #[derive(Clone, Debug, Default)]
@@ -22,16 +36,20 @@ struct Running {
 pub(crate) struct DeviceCall {
     calls: DeviceCalls,
     number: u64,
+    began_at: Instant,
+    /// A call belongs to the thread that waits for it.
+    of_one_thread: PhantomData<*const ()>,
 }
 
 impl DeviceCalls {
     /// Notes the beginning of a call.
     pub fn begin(&self) -> DeviceCall {
         let mut running = self.lock();
-        let number = running.next;
+        let (number, began_at) = (running.next, Instant::now());
         running.next += 1;
-        running.begun.insert(number, Instant::now());
-        DeviceCall { calls: self.clone(), number }
+        running.begun.insert(number, began_at);
+        DEPTH.set(DEPTH.get() + 1);
+        DeviceCall { calls: self.clone(), number, began_at, of_one_thread: PhantomData }
     }
 
     /// For how long the oldest call has been running; `None` when there is none.
@@ -47,6 +65,10 @@ impl DeviceCalls {
 impl Drop for DeviceCall {
     fn drop(&mut self) {
         self.calls.lock().begun.remove(&self.number);
+        DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
+            CALLED.set(CALLED.get() + self.began_at.elapsed());
+        }
     }
 }
 
@@ -66,5 +88,25 @@ mod tests {
         assert!(calls.longest().unwrap() < Duration::from_millis(20));
         drop(second);
         assert_eq!(calls.longest(), None);
+    }
+    #[test]
+    fn a_thread_is_told_of_its_own_calls_and_of_nested_ones_once() {
+        take_device_time();
+        let calls = DeviceCalls::default();
+        let before = Instant::now();
+        let outer = calls.begin();
+        let inner = calls.begin();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(inner);
+        drop(outer);
+        let elapsed = before.elapsed();
+        let elsewhere = std::thread::spawn(move || {
+            drop(calls.begin());
+            take_device_time()
+        });
+        assert!(elsewhere.join().unwrap() < Duration::from_millis(20));
+        let taken = take_device_time();
+        assert!(taken >= Duration::from_millis(20) && taken <= elapsed, "{taken:?} of {elapsed:?}");
+        assert_eq!(take_device_time(), Duration::ZERO);
     }
 }

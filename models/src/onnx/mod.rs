@@ -10,3 +10,5 @@ mod probe;
 pub mod runtime;
 pub mod session;
 mod turns;
+
+pub use self::calls::take_device_time;

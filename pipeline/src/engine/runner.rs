@@ -4,7 +4,6 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use photofinish_store::model::cost::Spent;
 use photofinish_store::model::photo::FailureReason;
@@ -121,8 +120,8 @@ impl<S: SteppedStage> Worker<S> {
                 Ok(results) => results,
                 Err(outage) => {
                     drop(share);
-                    let cpu = timer.finish_step(batch.items.len(), 0);
-                    self.charge(&batch, cpu);
+                    let spent = timer.finish_step(batch.items.len(), 0);
+                    self.charge(&batch, spent);
                     return self.exit_after(outage, batch.tickets);
                 }
             };
@@ -131,8 +130,8 @@ impl<S: SteppedStage> Worker<S> {
             };
             let waiting = count(|step| matches!(step, Step::Wait(_)));
             let more = count(|step| matches!(step, Step::Part(_)));
-            let cpu = timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
-            self.charge(&batch, cpu);
+            let spent = timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
+            self.charge(&batch, spent);
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended, share) {
                 Ok(true) => {}
@@ -142,14 +141,15 @@ impl<S: SteppedStage> Worker<S> {
         }
     }
 
-    /// Shares CPU time between the photos of a batch.
-    fn charge(&self, batch: &Batch<S>, cpu: Duration) {
+    /// Shares what a step spent between the photos of a batch.
+    fn charge(&self, batch: &Batch<S>, spent: Spent) {
         let weights: Vec<u64> =
             batch.items.iter().zip(&batch.parts).map(|(item, parts)| S::weigh(item, parts)).collect();
         let all = weights.iter().sum::<u64>().max(1);
         for (ticket, weight) in batch.tickets.iter().zip(weights) {
-            let cpu = cpu.mul_f64(weight as f64 / all as f64);
-            ticket.charge(self.stats.name(), Spent { cpu, ..Spent::default() });
+            let share = weight as f64 / all as f64;
+            let (cpu, device) = (spent.cpu.mul_f64(share), spent.device.mul_f64(share));
+            ticket.charge(self.stats.name(), Spent { cpu, device, ..Spent::default() });
         }
     }
 

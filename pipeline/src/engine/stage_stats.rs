@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use photofinish_store::model::cost::thread_cpu_time;
+use photofinish_models::onnx::take_device_time;
+use photofinish_store::model::cost::{Spent, thread_cpu_time};
 
 use crate::engine::cpu_shares::wait_without_share;
 use crate::engine::metrics as names;
@@ -114,6 +115,8 @@ impl StageStats {
         WAITED_FOR_BUDGET.set(Duration::ZERO);
         let cpu_before = thread_cpu_time();
         CPU_TAKEN.set(cpu_before);
+        // What came before was for no photo: networks were created.
+        take_device_time();
         BatchTimer { stats: self, started_at: Instant::now(), cpu_before }
     }
 
@@ -166,9 +169,9 @@ impl BatchTimer<'_> {
         self.finish_step(photos, photos);
     }
 
-    /// Ends the measurement of a step of `photos`; the stage is done with `done` of them. Returns the CPU time that was not
-    /// taken before by [`take_cpu_time`].
-    pub(crate) fn finish_step(self, photos: usize, done: usize) -> Duration {
+    /// Ends the measurement of a step of `photos`; the stage is done with `done` of them. Returns what was spent: the CPU time
+    /// that was not taken before by [`take_cpu_time`], and the time of calls of a device.
+    pub(crate) fn finish_step(self, photos: usize, done: usize) -> Spent {
         let stats = self.stats;
         let waited = WAITED_FOR_BUDGET.get();
         let busy = self.started_at.elapsed().saturating_sub(waited);
@@ -186,7 +189,7 @@ impl BatchTimer<'_> {
         if photos > 0 {
             metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
         }
-        not_taken
+        Spent { cpu: not_taken, device: take_device_time(), ..Spent::default() }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use photofinish_models::traits::ModelFactory;
-use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
+use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE};
 use tracing::Span;
 
 use super::error::ProbeServiceError;
@@ -147,8 +147,7 @@ impl WorkerContext {
             let _entered = span.enter();
             self.extract_face(extractor, &selfie)
         };
-        let cpu = timer.finish_step(1, 1);
-        spent.add(STAGE, Spent { cpu, ..Spent::default() });
+        spent.add(STAGE, timer.finish_step(1, 1));
         Extraction { result, must_reload: extractor.is_none() }
     }
 

@@ -9,7 +9,7 @@ use photofinish_store::conformance::test_settings;
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::photo::{BoundingBox, DetectedFace, TextIndexState};
 use photofinish_store::{Store, StoreSettings};
-use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail, test_data};
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, skip_or_fail, test_data};
 
 /// Photos of 720 x 480 pixels, of runners with faces and bibs: few and small, because the processor takes a second for
 /// each network.
@@ -66,6 +66,14 @@ fn vulkan_finds_the_faces_and_bibs_that_the_processor_finds() {
     }
 }
 
+/// The costs of an album.
+fn costs_by_stage(partner: &Partner, album: &str) -> Vec<serde_json::Value> {
+    let today = time::OffsetDateTime::now_utc().date();
+    let (from, to) = (today.previous_day().expect("a day"), today.next_day().expect("a day"));
+    let days = serde_json::json!({ "from": from.to_string(), "to": to.to_string(), "albumId": album });
+    partner.call_ok("/usage/costs", &days)["rows"].as_array().expect("rows").clone()
+}
+
 /// Uploads the photos to a service on a device, and returns what it found in each.
 fn find(options: ServiceOptions, device: &str, photos: &Path) -> Vec<Found> {
     let service = Service::start(options);
@@ -81,6 +89,14 @@ fn find(options: ServiceOptions, device: &str, photos: &Path) -> Vec<Found> {
     let progress = partner.wait_until_idle(&album);
     assert_eq!(progress["ready"], PHOTOS.len(), "{progress}");
     assert!(service.is_alive());
+    let costs = costs_by_stage(&partner, &album);
+    let device_time =
+        |stage: &str| costs.iter().find(|row| row["stage"] == stage).map(|row| &row["deviceSeconds"]);
+    let is_device = device.starts_with("wgpu");
+    for stage in ["detect", "read"] {
+        let seconds = device_time(stage).and_then(serde_json::Value::as_f64);
+        assert_eq!(seconds > Some(0.0), is_device, "{stage}: {costs:?}");
+    }
     let folder = service.data_dir();
     let exit = service.terminate(STOP_LIMIT);
     assert_eq!(exit.code, Some(0), "it stops with its sessions freed: {exit:?}");
