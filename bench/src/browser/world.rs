@@ -182,7 +182,7 @@ impl Program {
             let file = file?;
             std::fs::copy(file.path(), folder.path().join(file.file_name()))?;
         }
-        std::os::unix::fs::symlink(modules, folder.path().join("node_modules"))?;
+        std::os::unix::fs::symlink(std::path::absolute(modules)?, folder.path().join("node_modules"))?;
         Ok(Self { folder, chromium: chromium.to_owned() })
     }
 
