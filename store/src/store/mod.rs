@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use tokio::time::MissedTickBehavior;
 use url::Url;
 
-use self::opening::{open_jetstream, open_storage, start_queue};
+use self::opening::{open_jetstream, open_storage, shared_rate_windows, start_queue};
 use crate::blobs::cloud::CloudSettings;
 use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
@@ -30,8 +30,8 @@ use crate::sql::erasures::rows::ErasureRows;
 use crate::sql::{
     Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAccounts, SqlAlbums,
     SqlCosts, SqlCredits, SqlDeliveryQueue, SqlDownloads, SqlEvents, SqlFaces, SqlGalleries, SqlGcQueries,
-    SqlJudging, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists,
-    SqlTaskLeases, SqlTexts, SqlUploadTargets, SqlWatermarks, SqlWebhooks,
+    SqlJudging, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlStartLists, SqlTaskLeases,
+    SqlTexts, SqlUploadTargets, SqlWatermarks, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -187,8 +187,6 @@ impl Store {
             Arc::new(FaceCache::new(faces, settings.face_index_bytes).charging(Arc::clone(&searches)));
         let ledger = SharedLedger::new(settings.credits);
         let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
-        let rate_windows = SqlRateWindows::new(database.clone());
-        let is_shared = database.kind() == DatabaseKind::Postgres;
         let rules = Arc::new(RulesCache::default());
         let sql_queue = start_queue(&settings, &database, Arc::clone(&ledger), Arc::clone(&rules));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
@@ -226,7 +224,7 @@ impl Store {
             costs: Arc::new(SqlCosts::new(database.clone(), Arc::clone(&ledger), searches)),
             credits: Arc::clone(&credits) as _,
             ledger_task: credits,
-            rate_windows: is_shared.then(|| Arc::new(rate_windows) as _),
+            rate_windows: shared_rate_windows(&database),
             tasks: Arc::new(SqlTaskLeases::new(database.clone())),
             processes: Arc::new(SqlProcesses::new(database.clone())),
             erasures: Arc::new(eraser),

@@ -6,7 +6,7 @@ use super::StoreSettings;
 use crate::blobs::storage::{Storage, StorageSettings};
 use crate::error::StoreError;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
-use crate::sql::{Database, RulesCache, SharedLedger, SqlGcQueries, SqlQueue};
+use crate::sql::{Database, DatabaseKind, RulesCache, SharedLedger, SqlGcQueries, SqlQueue, SqlRateWindows};
 use crate::traits;
 
 /// Starts the work queue of a store.
@@ -43,4 +43,9 @@ pub(super) async fn open_jetstream(
 ) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
     let Some(settings) = settings else { return Ok(None) };
     Ok(Some(Arc::new(JetStreamQueue::open(settings, database).await?)))
+}
+
+/// The counts of calls that several processes share, in a database that several processes may use.
+pub(super) fn shared_rate_windows(database: &Database) -> Option<Arc<dyn traits::RateWindows>> {
+    (database.kind() == DatabaseKind::Postgres).then(|| Arc::new(SqlRateWindows::new(database.clone())) as _)
 }
