@@ -23,6 +23,8 @@ pub trait Erasures: Send + Sync {
     fn can_sign(&self) -> bool;
     /// Returns whether a process is running that would bring back what is erased, because its version knows no erasures.
     async fn has_old_processes(&self) -> Result<bool>;
+    /// Returns the time by the database's clock, microseconds: what a search sees that begins now is no older.
+    async fn read_clock(&self) -> Result<i64>;
     /// Returns what an erasure would remove now.
     async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview>;
     /// Erases faces or a bib, and begins the rest.
@@ -40,7 +42,8 @@ pub trait Erasures: Send + Sync {
     /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
     /// stay. `Conflict` while it has albums.
     async fn erase_organization(&self, organization: OrganizationId, ledger: LedgerFate) -> Result<()>;
-    /// Erases what has been kept for as long as its album says, and begins the rest.
+    /// Erases what has been kept for as long as its album says, and begins the rest. `Conflict` while
+    /// [`Self::has_old_processes`].
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId>;
     /// Returns albums with their ages after this one, in the order of their ids; none at the end.
     async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>>;
@@ -58,7 +61,8 @@ pub trait Erasures: Send + Sync {
     async fn get(&self, tenant: &Tenant, id: ErasureId) -> Result<Erasure>;
     /// Returns a page of erasures, newest first.
     async fn list(&self, tenant: &Tenant, query: ErasureQuery) -> Result<ErasurePage>;
-    /// Looks again whether anything of an erasure is there.
+    /// Looks again whether anything of an erasure is there; of one that is done not in the files of the database, which were
+    /// cleaned before.
     async fn verify(&self, tenant: &Tenant, id: ErasureId) -> Result<ErasureScan>;
     /// Returns the keys with which receipts were ever signed.
     async fn keys(&self) -> Result<Vec<ReceiptKey>>;

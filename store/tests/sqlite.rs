@@ -210,7 +210,7 @@ async fn no_byte_of_an_erased_vector_is_left_in_the_files() {
         tenant: fixture.tenant,
         album: fixture.album,
         asked_by: fixture.key.id,
-        subject: ErasureSubject::Faces { places, selfie, min_cosine: 0.9 },
+        subject: ErasureSubject::Faces { places, selfie, min_cosine: 0.9, searched_at: i64::MAX },
         photos: PhotoFate::Keep,
     };
     let id = store.erasures.begin(erasure).await.unwrap();

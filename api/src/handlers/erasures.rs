@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use photofinish_store::Store;
 use photofinish_store::model::album::Album;
 use photofinish_store::model::erasure::{
     Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
@@ -9,7 +10,8 @@ use photofinish_store::model::erasure::{
 use photofinish_store::model::ids::ErasureId;
 use serde_json::json;
 use time::OffsetDateTime;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
 
 use super::parse_id;
 use crate::auth::{AlbumManager, Caller, PeopleEraser};
@@ -40,13 +42,14 @@ pub(crate) async fn erase_faces(
     let shown = json!(["faces", album.id, input.image, input.min_confidence, is_delete(&input.options)]);
     let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
     request.check().await?;
+    let searched_at = ctx.store.erasures.read_clock().await?;
     let selfie = search::load_or_create_free_embedding(&ctx, &album, parse_id(&input.image)?).await?;
     let threshold = input.min_confidence.unwrap_or(album.config.face.confidence_threshold);
     let found = search::find_faces(&ctx, album.id, &selfie, threshold).await?;
     let places = found.iter().map(search::RankedFace::place);
     let places = places.map(|(photo, bounding_box)| FacePlace { photo, bounding_box }).collect();
     let min_cosine = search::sure_cosine(&ctx, &selfie)? as f32;
-    request.answer(ErasureSubject::Faces { places, selfie, min_cosine }).await
+    request.answer(ErasureSubject::Faces { places, selfie, min_cosine, searched_at }).await
 }
 
 pub(crate) async fn erase_person(
@@ -142,18 +145,25 @@ impl Request<'_> {
 async fn wait_for_receipt(ctx: &Context, caller: &Caller, id: ErasureId) -> Result<StoredErasure, ApiError> {
     let deadline = Instant::now() + RECEIPT_WAIT;
     loop {
-        let done = async {
-            ctx.store.erasures.remove_objects(id).await?;
-            ctx.store.erasures.finish(&[id]).await
-        };
-        if let Err(error) = done.await {
-            tracing::warn!(erasure.id = %id, %error, "failed to finish an erasure, going on with it");
-        }
+        // In a task of its own: cleaning the files of a large database takes longer than a request waits.
+        let step = tokio::spawn(finish(ctx.store.clone(), id).in_current_span());
+        let is_late = timeout_at(deadline, step).await.is_err();
         let erasure = ctx.store.erasures.get(&caller.tenant, id).await?;
-        if erasure.state == ErasureState::Done || Instant::now() >= deadline {
+        if erasure.state == ErasureState::Done || is_late {
             return Ok(erasure);
         }
         sleep(RECEIPT_POLL).await;
+    }
+}
+
+/// Does what is left of an erasure, if nothing fails.
+async fn finish(store: Store, id: ErasureId) {
+    let done = async {
+        store.erasures.remove_objects(id).await?;
+        store.erasures.finish(&[id]).await
+    };
+    if let Err(error) = done.await {
+        tracing::warn!(erasure.id = %id, %error, "failed to finish an erasure, going on with it");
     }
 }
 

@@ -235,6 +235,9 @@ pub(crate) struct Preview {
     photo_ids: Vec<Uuid>,
     /// Those of them that would be deleted.
     deleted_photo_ids: Vec<Uuid>,
+    /// Photos in which nobody was looked for, because they are not read yet.
+    #[schema(value_type = f64, minimum = 0)]
+    unread_photos: u64,
     /// To be sent back, with the same request and without `dryRun`.
     confirm: String,
     /// Until when it can be.
@@ -254,6 +257,7 @@ impl Preview {
             probes: preview.probes,
             photo_ids: preview.photos.into_iter().map(|photo| photo.0).collect(),
             deleted_photo_ids: preview.deleted_photos.into_iter().map(|photo| photo.0).collect(),
+            unread_photos: preview.unread_photos,
             confirm,
             confirm_until,
         }

@@ -114,7 +114,12 @@ impl Erased {
             Self::Runner => {
                 let place = |photo: &PhotoId| FacePlace { photo: *photo, bounding_box: place_of(0) };
                 let places = of_runner.iter().map(place).collect();
-                ErasureSubject::Faces { places, selfie: make_embedding(RUNNER), min_cosine: 0.9 }
+                ErasureSubject::Faces {
+                    places,
+                    selfie: make_embedding(RUNNER),
+                    min_cosine: 0.9,
+                    searched_at: i64::MAX,
+                }
             }
             Self::Bib => ErasureSubject::Bib { bib: BIB.to_owned(), with_faces: true },
         };

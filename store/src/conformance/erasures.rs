@@ -1,6 +1,7 @@
 //! Erasures: nothing is found, nothing comes back, and the receipt says so.
 
 use super::assert_error_kind;
+use super::erasure_edges::erasure_edges_suite;
 use super::fixture::{AlbumFixture, LONG, bounding_box, create_key, empty_results, face, text};
 use crate::error::StoreErrorKind;
 use crate::model::album::AlbumChange;
@@ -15,8 +16,8 @@ use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
 use crate::store::Store;
 use crate::traits::{PhotoResults, ProbeOutcome, TextQuery};
 
-const RUNNER: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
-const OTHER: [f32; 4] = [0.0, 1.0, 0.0, 0.0];
+pub(super) const RUNNER: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
+pub(super) const OTHER: [f32; 4] = [0.0, 1.0, 0.0, 0.0];
 const ERASED: UnindexedReason = UnindexedReason::Erased;
 
 /// Checks the backend of [`crate::traits::Erasures`].
@@ -33,24 +34,26 @@ pub async fn erasures_suite(store: &Store) {
     erasures_belong_to_their_tenant(store).await;
     faces_of_an_album_go_by_their_age_and_come_back_only_when_asked(store).await;
     an_album_goes_by_its_age_and_its_owner_is_told(store).await;
+    erasure_edges_suite(store).await;
 }
 
-fn embedding(vector: [f32; 4]) -> Embedding {
+pub(super) fn embedding(vector: [f32; 4]) -> Embedding {
     face(vector).embedding.expect("a searchable face")
 }
 
-fn face_at(vector: [f32; 4], place: BoundingBox) -> DetectedFace {
+pub(super) fn face_at(vector: [f32; 4], place: BoundingBox) -> DetectedFace {
     DetectedFace { bounding_box: place, ..face(vector) }
 }
 
-fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewErasure {
+pub(super) fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewErasure {
     let places =
         photos.iter().map(|photo| FacePlace { photo: *photo, bounding_box: bounding_box(1) }).collect();
-    let subject = ErasureSubject::Faces { places, selfie: embedding(RUNNER), min_cosine: 0.9 };
+    let subject =
+        ErasureSubject::Faces { places, selfie: embedding(RUNNER), min_cosine: 0.9, searched_at: i64::MAX };
     new_erasure(fixture, subject, fate)
 }
 
-fn bib_of(fixture: &AlbumFixture, bib: &str, with_faces: bool) -> NewErasure {
+pub(super) fn bib_of(fixture: &AlbumFixture, bib: &str, with_faces: bool) -> NewErasure {
     new_erasure(fixture, ErasureSubject::Bib { bib: bib.into(), with_faces }, PhotoFate::Keep)
 }
 
@@ -59,7 +62,7 @@ fn new_erasure(fixture: &AlbumFixture, subject: ErasureSubject, photos: PhotoFat
 }
 
 /// Does what is left of an erasure; returns it with its receipt.
-async fn finish(store: &Store, id: ErasureId) -> (Erasure, Receipt) {
+pub(super) async fn finish(store: &Store, id: ErasureId) -> (Erasure, Receipt) {
     let erasure = store.erasures.remove_objects(id).await.expect("removes objects");
     for _ in 0..100 {
         if store.erasures.finish(&[id]).await.expect("finishes") == 1 {
@@ -78,17 +81,17 @@ async fn finish(store: &Store, id: ErasureId) -> (Erasure, Receipt) {
     (done, receipt)
 }
 
-async fn erase(store: &Store, erasure: NewErasure) -> (Erasure, Receipt) {
+pub(super) async fn erase(store: &Store, erasure: NewErasure) -> (Erasure, Receipt) {
     let id = store.erasures.begin(erasure).await.expect("erases");
     finish(store, id).await
 }
 
-async fn found(fixture: &AlbumFixture, vector: [f32; 4]) -> Vec<PhotoId> {
+pub(super) async fn found(fixture: &AlbumFixture, vector: [f32; 4]) -> Vec<PhotoId> {
     let hits = fixture.store.faces.nearest(fixture.album, &embedding(vector), 10, 0.9).await;
     hits.expect("searches").into_iter().map(|hit| hit.photo).collect()
 }
 
-async fn found_bib(fixture: &AlbumFixture, bib: &str) -> usize {
+pub(super) async fn found_bib(fixture: &AlbumFixture, bib: &str) -> usize {
     let query = TextQuery { text: bib.into(), exact: false };
     fixture.store.texts.search(fixture.album, &query).await.expect("searches").len()
 }
@@ -131,7 +134,7 @@ async fn an_erased_face_is_found_nowhere_and_does_not_come_back(store: &Store) {
     fixture.delete().await;
 }
 
-async fn create_probe(fixture: &AlbumFixture, vector: [f32; 4]) -> crate::model::ids::ProbeId {
+pub(super) async fn create_probe(fixture: &AlbumFixture, vector: [f32; 4]) -> crate::model::ids::ProbeId {
     let probe = fixture.store.probes.create(fixture.album, LONG).await.expect("creates a selfie");
     let outcome = ProbeOutcome::Embedded(embedding(vector));
     fixture.store.probes.set_outcome(probe.id, outcome).await.expect("stores the embedding");
@@ -279,7 +282,7 @@ async fn erasures_belong_to_their_tenant(store: &Store) {
 }
 
 /// The album as the retention task sees it.
-async fn ageing(fixture: &AlbumFixture) -> AgeingAlbum {
+pub(super) async fn ageing(fixture: &AlbumFixture) -> AgeingAlbum {
     let mut after = None;
     loop {
         let albums = fixture.store.erasures.list_ageing(after).await.expect("lists albums");
@@ -348,7 +351,7 @@ async fn an_album_goes_by_its_age_and_its_owner_is_told(store: &Store) {
     assert_error_kind(store.albums.get(&fixture.tenant, fixture.album).await, StoreErrorKind::NotFound);
 }
 
-async fn import(fixture: &AlbumFixture, bibs: [&str; 3]) -> u64 {
+pub(super) async fn import(fixture: &AlbumFixture, bibs: [&str; 3]) -> u64 {
     let entry = |bib: &str| StartListEntry {
         bib: bib.into(),
         wave: Some("B".into()),

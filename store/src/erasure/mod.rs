@@ -4,6 +4,8 @@
 //! crash: objects are deleted, the files of the database are cleaned, and everything is searched for what should be gone. A
 //! receipt is signed when nothing is found, and at no other time.
 
+mod cleaning;
+mod kept;
 mod scan;
 pub mod signing;
 
@@ -13,6 +15,7 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt;
 use time::{Duration, OffsetDateTime};
 
+use self::cleaning::Cleaner;
 use self::signing::{ReceiptSigner, check_confirmation, sign_confirmation};
 use crate::blobs::storage::Storage;
 use crate::error::{StoreError, StoreErrorKind};
@@ -34,9 +37,6 @@ use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
 /// Who asks for what retention erases: nobody.
 const RETENTION: KeyId = KeyId(uuid::Uuid::nil());
 
-/// Removes dead versions of rows that had faces, texts and selfies.
-const VACUUMS: [&str; 4] = ["vacuum face", "vacuum seen_text", "vacuum probe", "vacuum photo"];
-
 /// What receipts say and are signed with.
 pub(crate) struct ReceiptSettings {
     /// Without one nothing is signed.
@@ -53,6 +53,7 @@ pub(crate) struct Eraser {
     albums: SqlAlbums,
     processes: SqlProcesses,
     face_cache: Arc<FaceCache>,
+    cleaner: Cleaner,
     master: Option<MasterSecret>,
     backup_days: Option<u32>,
 }
@@ -73,6 +74,7 @@ impl Eraser {
             database,
             storage,
             face_cache,
+            cleaner: Cleaner::default(),
             master,
             backup_days,
         }
@@ -94,7 +96,7 @@ impl Eraser {
 
     /// Deletes the objects of photos and selfies that were deleted, and those of an album with its rows.
     async fn remove(&self, stored: &mut StoredErasure) -> Result<()> {
-        let Erasure { tenant, album, kind, .. } = stored.erasure;
+        let Erasure { id, album, kind, .. } = stored.erasure;
         if kind == ErasureKind::Album {
             return self.remove_album(stored).await;
         }
@@ -107,23 +109,22 @@ impl Eraser {
                 self.forget_photos(album, &photos).await;
             }
         }
-        let mut keys = Vec::new();
-        for photo in &stored.plan.deleted_photos {
-            for role in ObjectRole::ALL {
-                keys.push(ObjectKey::photo(tenant.organization, album, *photo, role));
+        let keys = list_objects(stored);
+        if !stored.plan.is_measured {
+            // Before the first is deleted: whoever goes on with this counts none of them again.
+            for key in &keys {
+                if let Some(bytes) = self.blobs.head(key).await? {
+                    stored.erasure.removed.objects += 1;
+                    stored.erasure.removed.bytes += bytes;
+                }
             }
+            stored.plan.is_measured = true;
+            self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
         }
-        keys.extend(
-            stored.plan.probes.iter().map(|probe| ObjectKey::probe(tenant.organization, album, *probe)),
-        );
-        for key in keys {
-            if let Some(bytes) = self.blobs.head(&key).await? {
-                self.blobs.delete(&key).await?;
-                stored.erasure.removed.objects += 1;
-                stored.erasure.removed.bytes += bytes;
-            }
+        for key in &keys {
+            self.blobs.delete(key).await?;
         }
-        self.rows().note_progress(stored.erasure.id, &stored.plan, stored.erasure.removed).await
+        Ok(())
     }
 
     async fn remove_album(&self, stored: &mut StoredErasure) -> Result<()> {
@@ -136,7 +137,7 @@ impl Eraser {
                 removed.bytes += object.size_bytes;
             }
             stored.plan.is_measured = true;
-            self.rows().note_progress(id, &stored.plan, stored.erasure.removed).await?;
+            self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
         }
         // The objects before the rows, which are needed to find them, and again after them: a worker may have written some
         // while it still had the album.
@@ -146,6 +147,15 @@ impl Eraser {
             deleted => deleted?,
         }
         self.blobs.delete_album(tenant.organization, album).await
+    }
+
+    /// Erases nothing while a process runs that would bring it back.
+    async fn refuse_old_processes(&self) -> Result<()> {
+        if self.has_old_processes().await? {
+            let what = "a process of a version that knows no erasures is running";
+            return Err(StoreError::new(StoreErrorKind::Conflict, what));
+        }
+        Ok(())
     }
 
     /// Signs the receipt.
@@ -169,46 +179,16 @@ impl Eraser {
         };
         self.rows().end(id, &signer.sign(receipt)?, &signer.public_key()).await
     }
+}
 
-    /// What stays, in words for the person who asked.
-    fn list_kept(&self, stored: &StoredErasure) -> Vec<Kept> {
-        let plan = &stored.plan;
-        let mut kept = Vec::new();
-        let mut keep = |what: String, why: &str| kept.push(Kept { what, why: why.to_owned() });
-        if plan.kept_photos > 0 {
-            keep(format!("{} photos", plan.kept_photos), "the request was to keep photos");
-        }
-        if plan.shared_photos > 0 {
-            keep(format!("{} photos", plan.shared_photos), "other people can be found in them");
-        }
-        match stored.erasure.kind {
-            ErasureKind::Face => keep(
-                "photos that are uploaded from now on".to_owned(),
-                "to recognise a person in them the service would have to keep the vector",
-            ),
-            ErasureKind::Album => keep(
-                "ids and counts of the album in events and in the ledger".to_owned(),
-                "they name no person",
-            ),
-            ErasureKind::Photo | ErasureKind::Bib => {}
-        }
-        if matches!(self.storage, Storage::Cloud(_)) && stored.erasure.removed.objects > 0 {
-            keep(
-                "older versions of the objects, if the bucket keeps them".to_owned(),
-                "a rule of the bucket removes them",
-            );
-        }
-        if self.database.kind() == DatabaseKind::Postgres {
-            keep(
-                "unused space in the files and the write-ahead log of the database server".to_owned(),
-                "no query can read it; the server overwrites it when it uses the space again",
-            );
-        }
-        if self.backup_days.is_none() {
-            keep("backups".to_owned(), "backups are not covered");
-        }
-        kept
-    }
+/// The objects of the photos and selfies that an erasure deletes.
+fn list_objects(stored: &StoredErasure) -> Vec<ObjectKey> {
+    let (organization, album) = (stored.erasure.tenant.organization, stored.erasure.album);
+    let of_photo =
+        |photo: &PhotoId| ObjectRole::ALL.map(|role| ObjectKey::photo(organization, album, *photo, role));
+    let photos = stored.plan.deleted_photos.iter().flat_map(of_photo);
+    let probes = stored.plan.probes.iter().map(|probe| ObjectKey::probe(organization, album, *probe));
+    photos.chain(probes).collect()
 }
 
 #[async_trait]
@@ -219,6 +199,10 @@ impl Erasures for Eraser {
 
     async fn has_old_processes(&self) -> Result<bool> {
         Ok(self.processes.list().await?.iter().any(|process| !process.report.knows_erasures))
+    }
+
+    async fn read_clock(&self) -> Result<i64> {
+        self.rows().read_clock().await
     }
 
     async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
@@ -253,6 +237,7 @@ impl Erasures for Eraser {
     }
 
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
+        self.refuse_old_processes().await?;
         let (tenant, id) = (&album.tenant, album.id);
         match part {
             ExpiringPart::Faces => self.removal().begin_album_faces(tenant, id, RETENTION).await,
@@ -289,13 +274,13 @@ impl Erasures for Eraser {
                 running.push(stored);
             }
         }
-        if running.is_empty() {
+        if running.is_empty() || self.has_old_processes().await? {
             // Cleaning the files of a large database takes long, and would not help those that wait for other processes.
             return Ok(done);
         }
-        let is_clean = self.database.clean_files(&VACUUMS).await?;
+        let is_clean = self.cleaner.clean(&self.database).await?;
         for stored in running {
-            let scan = self.scan_everything(&stored, is_clean).await?;
+            let scan = self.scan_everything(&stored, Some(is_clean)).await?;
             if scan.left > 0 {
                 tracing::debug!(erasure.id = %stored.erasure.id, ?scan, "something of an erasure is left");
                 continue;
@@ -320,8 +305,8 @@ impl Erasures for Eraser {
 
     async fn verify(&self, tenant: &Tenant, id: ErasureId) -> Result<ErasureScan> {
         let stored = self.rows().get(tenant, id).await?;
-        let is_clean =
-            stored.erasure.state == ErasureState::Done || self.database.clean_files(&VACUUMS).await?;
+        // The files were cleaned before the receipt was signed, and nothing that was deleted since can be told from it.
+        let is_clean = (stored.erasure.state == ErasureState::Running).then_some(false);
         self.scan_everything(&stored, is_clean).await
     }
 

@@ -4,28 +4,28 @@
 use futures_util::TryStreamExt;
 use time::OffsetDateTime;
 
-use super::Eraser;
+use super::{Eraser, list_objects};
 use crate::model::erasure::{ErasureKind, ErasureScan, ScannedStore};
-use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::sql::DatabaseKind;
 use crate::sql::erasures::rows::StoredErasure;
 use crate::sql::erasures::scan::RowScan;
 use crate::traits::{Processes, Result};
 
 impl Eraser {
-    /// Looks everywhere. `is_clean` says whether the files of the database were cleaned since the rows went.
+    /// Looks everywhere. `is_clean` says whether the files of the database were cleaned since the rows went; without it they
+    /// are not looked at.
     pub(super) async fn scan_everything(
         &self,
         stored: &StoredErasure,
-        is_clean: bool,
+        is_clean: Option<bool>,
     ) -> Result<ErasureScan> {
         let rows = RowScan { database: self.database.clone(), master: self.master.clone() };
-        let stores = vec![
+        let mut stores = vec![
             rows.run(stored).await?,
             self.scan_objects(stored).await?,
             self.scan_face_indexes(stored).await?,
-            self.report_files(is_clean),
         ];
+        stores.extend(is_clean.map(|is_clean| self.report_files(is_clean)));
         let left = stores.iter().map(|scanned| scanned.left).sum();
         Ok(ErasureScan { finished_at: OffsetDateTime::now_utc(), stores, left })
     }
@@ -41,14 +41,7 @@ impl Eraser {
             scanned.looked = stored.erasure.removed.objects.max(scanned.left);
             return Ok(scanned);
         }
-        let mut keys = Vec::new();
-        for photo in &stored.plan.deleted_photos {
-            for role in ObjectRole::ALL {
-                keys.push(ObjectKey::photo(organization, album, *photo, role));
-            }
-        }
-        keys.extend(stored.plan.probes.iter().map(|probe| ObjectKey::probe(organization, album, *probe)));
-        for key in keys {
+        for key in list_objects(stored) {
             scanned.looked += 1;
             scanned.left += u64::from(self.blobs.head(&key).await?.is_some());
         }

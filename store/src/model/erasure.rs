@@ -79,6 +79,8 @@ pub enum ErasureSubject {
         selfie: Embedding,
         /// Selfies with at least this cosine to it go too.
         min_cosine: f32,
+        /// When the search began, by the database's clock, microseconds.
+        searched_at: i64,
     },
     /// A bib, wherever it was read.
     Bib {
@@ -135,6 +137,8 @@ pub struct ErasurePreview {
     pub photos: Vec<PhotoId>,
     /// Those of them that would be deleted.
     pub deleted_photos: Vec<PhotoId>,
+    /// Photos in which nobody was looked for, because they are not read yet.
+    pub unread_photos: u64,
 }
 
 /// How much was removed.

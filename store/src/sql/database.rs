@@ -149,12 +149,12 @@ impl Database {
     }
 
     /// Makes what was overwritten or deleted leave the files of the database: the log of a database file, and dead rows of
-    /// these tables on a server. Returns whether it has: a log is not emptied while somebody reads an older state.
-    pub(crate) async fn clean_files(&self, vacuums: &[&'static str]) -> Result<bool> {
+    /// these tables on a server. Returns whether it has: neither goes while somebody reads an older state.
+    pub(crate) async fn clean_files(&self, tables: &[&'static str]) -> Result<bool> {
         const OPERATION: &str = "clean the files of the database";
         match self {
             Self::Sqlite(file) => file.truncate_log().await,
-            Self::Postgres(server) => server.vacuum(vacuums).await.map(|()| true),
+            Self::Postgres(server) => server.vacuum(tables).await,
         }
         .map_err(store_error(OPERATION))
     }

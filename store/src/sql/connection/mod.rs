@@ -4,3 +4,4 @@ pub(crate) mod migration;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 pub(crate) mod timed;
+mod vacuum;

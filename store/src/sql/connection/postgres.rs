@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sql::connection::timed::{SqlxResult, TimedConnection};
+use crate::sql::connection::vacuum::vacuum;
 use crate::sql::error::store_error;
 use crate::traits::Result;
 
@@ -30,9 +31,6 @@ const KEY_READERS: u32 = 2;
 
 /// How long a migration continues while the server does not respond, including its connection.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
-
-/// How long removing dead versions may take.
-const VACUUM_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How often to check that the server still works on a migration.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -137,18 +135,10 @@ impl PostgresServer {
         Ok(TimedConnection::new(self.key_readers.acquire().await?, self.step_timeout))
     }
 
-    /// Removes the dead versions of the rows of these tables that no transaction can see any more.
-    pub(crate) async fn vacuum(&self, statements: &[&'static str]) -> SqlxResult<()> {
-        // A connection of its own: those of the pool have timeouts that are too short for a large table.
-        let mut connection = PgConnection::connect_with(&self.pool.connect_options()).await?;
-        let vacuum = async {
-            connection.execute("set statement_timeout = 0").await?;
-            for statement in statements {
-                connection.execute(*statement).await?;
-            }
-            connection.close().await
-        };
-        timeout(VACUUM_TIMEOUT, vacuum).await.map_err(io::Error::from)?
+    /// Removes the dead versions of the rows of these tables. Returns whether it has: none goes while an older transaction
+    /// may still see it.
+    pub(crate) async fn vacuum(&self, tables: &[&'static str]) -> SqlxResult<bool> {
+        vacuum(&self.pool.connect_options(), tables).await
     }
 
     pub(crate) async fn close(&self) {

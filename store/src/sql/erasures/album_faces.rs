@@ -72,7 +72,7 @@ impl Removal {
             probes: probes.len() as u64,
             ..RemovedCounts::default()
         };
-        let plan = ErasurePlan { probes, all_faces: true, is_measured: true, ..ErasurePlan::default() };
+        let plan = ErasurePlan { probes, all_faces: true, ..ErasurePlan::default() };
         let kind = ErasureKind::Face;
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;

@@ -81,7 +81,7 @@ impl Removal {
             return Err(StoreError::not_found(format!("photo {photo}")));
         }
         let id = ErasureId::generate();
-        let plan = ErasurePlan { deleted_photos: vec![photo], is_measured: true, ..ErasurePlan::default() };
+        let plan = ErasurePlan { deleted_photos: vec![photo], ..ErasurePlan::default() };
         let (kind, removed) = (ErasureKind::Photo, counts.into());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;

@@ -10,7 +10,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::ids::{AlbumId, ErasureId, PhotoId};
+use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{BoundingBox, DetectedFace, DetectedText, TextIndexState, UnindexedReason};
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::Transaction;
@@ -36,6 +36,15 @@ const EMPTY_TEXTS: Statement = Statement::PerDialect {
              read_confidence = null, read_standing = null where id in (select value from json_each($1))",
     postgres: "update seen_text set text = '', standing = 'ERASED', lattice = null, recogniser = null, read_as = null, \
                read_confidence = null, read_standing = null where id = any($1)",
+};
+
+/// All vectors of these photos, if all faces of their album were erased.
+const FORGET_VECTORS: Statement = Statement::PerDialect {
+    sqlite: "update face set unindexed = 'ERASED', model = null, embedding = null where album = $1 and embedding is not null \
+             and photo in (select unhex(value) from json_each($2)) \
+             and exists (select 1 from album where id = $1 and faces_erased_at is not null)",
+    postgres: "update face set unindexed = 'ERASED', model = null, embedding = null where album = $1 and embedding is not null \
+               and photo = any($2) and exists (select 1 from album where id = $1 and faces_erased_at is not null)",
 };
 
 const TEXTS_OF_PHOTOS: Statement = Statement::PerDialect {
@@ -117,7 +126,7 @@ impl ErasedBibs {
     }
 }
 
-/// Returns the erased bibs of an album, all or those of one erasure; `None` if there are none.
+/// Returns the erased bibs of an album; `None` if there are none.
 ///
 /// # Errors
 /// `Invalid` without the master secret that sealed their secret: nothing may be written then.
@@ -125,12 +134,10 @@ pub(in crate::sql) async fn load_bibs(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
-    of: Option<ErasureId>,
     master: Option<&MasterSecret>,
 ) -> Result<Option<ErasedBibs>> {
-    let select = "select digest from erased_bib where album = $1 and erasure = coalesce($2, erasure)";
-    let digests: Vec<(Vec<u8>,)> =
-        query(operation, select).bind(album).bind(of).fetch_all(&mut *transaction).await?;
+    let select = "select digest from erased_bib where album = $1";
+    let digests: Vec<(Vec<u8>,)> = query(operation, select).bind(album).fetch_all(&mut *transaction).await?;
     if digests.is_empty() {
         return Ok(None);
     }
@@ -181,7 +188,7 @@ pub(in crate::sql) async fn leave_out_erased(
         let of_album = photos.iter().filter(|results| results.lease.album == *album);
         let ids = of_album.map(|results| results.lease.photo);
         let places = load_places(&mut *transaction, operation, *album, ids).await?;
-        let bibs = load_bibs(transaction, operation, *album, None, master).await?;
+        let bibs = load_bibs(transaction, operation, *album, master).await?;
         for results in photos.iter_mut().filter(|results| results.lease.album == *album) {
             if faces_erased_at.is_some() {
                 forget_faces(&mut results.faces, |_| true);
@@ -196,6 +203,18 @@ pub(in crate::sql) async fn leave_out_erased(
     Ok(rows.into_iter().map(|(album, erasures, _)| (album, erasures)).collect())
 }
 
+/// Takes the vectors of photos whose album has lost all its faces. The transaction holds the locks of the photos and of the album:
+/// an erasure of all faces of an album locks no photo that had none yet.
+pub(in crate::sql) async fn forget_vectors(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<()> {
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    query(operation, FORGET_VECTORS).bind(album).bind(ids).execute(transaction).await.map(drop)
+}
+
 /// Empties texts of photos that say an erased bib of their album. The transaction holds the locks of the photos and of the
 /// album.
 pub(in crate::sql) async fn empty_erased_texts(
@@ -205,7 +224,7 @@ pub(in crate::sql) async fn empty_erased_texts(
     photos: &[PhotoId],
     master: Option<&MasterSecret>,
 ) -> Result<()> {
-    let Some(bibs) = load_bibs(transaction, operation, album, None, master).await? else { return Ok(()) };
+    let Some(bibs) = load_bibs(transaction, operation, album, master).await? else { return Ok(()) };
     let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
     let rows: Vec<TextIdRow> =
         query(operation, TEXTS_OF_PHOTOS).bind(album).bind(ids).fetch_all(&mut *transaction).await?;

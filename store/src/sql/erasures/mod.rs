@@ -32,8 +32,12 @@ pub(crate) struct ErasurePlan {
     pub(crate) kept_photos: u64,
     /// Photos that stay because others are in them.
     pub(crate) shared_photos: u64,
+    /// Photos that no search with a selfie could see: they wait, or were read while the selfie was searched with.
+    pub(crate) unread_photos: u64,
+    /// Selfies that were not compared: not examined yet, or by another network.
+    pub(crate) other_probes: u64,
     /// Whether all faces of the album are erased.
     pub(crate) all_faces: bool,
-    /// Whether the objects were counted that go with an album.
+    /// Whether the objects were counted that go.
     pub(crate) is_measured: bool,
 }

@@ -1,14 +1,14 @@
 //! Removes in one transaction what searches find, and notes what is left to be removed.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 use uuid::Uuid;
 
 use super::ErasurePlan;
 use super::guard::{digest_bib, empty_texts, load_secret};
 use super::rows::{NewErasureRow, insert};
-use super::subject::{FoundSubject, KnownFace, find_photos, find_subject};
+use super::subject::{
+    FoundSubject, KnownFace, count_other_probes, count_unread, find_photos, find_shared, find_subject,
+};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::bib_format::LearnedFormat;
 use crate::model::erasure::{
@@ -48,17 +48,6 @@ pub(super) const DELETE_PROBES: Statement = Statement::PerDialect {
                delete from probe using gone where probe.id = gone.id",
 };
 
-/// Photos in which somebody else can be found.
-const SHARED_PHOTOS: Statement = Statement::PerDialect {
-    sqlite: "select distinct photo from face where album = $1 and embedding is not null \
-             and photo in (select unhex(value) from json_each($2)) \
-             union select distinct photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
-             and photo in (select unhex(value) from json_each($2))",
-    postgres: "select distinct photo from face where album = $1 and embedding is not null and photo = any($2) \
-               union select distinct photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
-               and photo = any($2)",
-};
-
 const DELETE_PHOTOS: Statement = Statement::PerDialect {
     sqlite: "delete from photo where album = $1 and id in (select unhex(value) from json_each($2))",
     postgres: "delete from photo where album = $1 and id = any($2)",
@@ -84,11 +73,10 @@ impl Removal {
         let photos = find_photos(&mut snapshot, OPERATION, erasure).await?;
         let found = find_subject(&mut snapshot, OPERATION, erasure, &photos).await?;
         let photos = found.photos();
-        let deleted_photos = match erasure.photos {
-            PhotoFate::Keep => Vec::new(),
-            PhotoFate::Delete => find_unshared(&mut snapshot, erasure, &found, &photos).await?,
-        };
+        let deleted_photos = find_deleted(&mut snapshot, erasure, &found, &photos).await?;
+        let (unread_photos, _) = count_unseen(&mut snapshot, erasure).await?;
         Ok(ErasurePreview {
+            unread_photos,
             faces: found.faces.len() as u64,
             texts: found.texts.len() as u64,
             probes: found.probes.len() as u64,
@@ -116,12 +104,11 @@ impl Removal {
             forget_in_rules(&mut transaction, album, bib).await?;
         }
         let photos = found.photos();
+        let deleted = find_deleted(&mut transaction, erasure, &found, &photos).await?;
         remove_found(&mut transaction, album, id, &found).await?;
-        let deleted = match erasure.photos {
-            PhotoFate::Keep => Vec::new(),
-            PhotoFate::Delete => delete_unshared(&mut transaction, album, &photos).await?,
-        };
-        let (plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
+        delete_photos(&mut transaction, album, &deleted).await?;
+        let (mut plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
+        (plan.unread_photos, plan.other_probes) = count_unseen(&mut transaction, erasure).await?;
         let kind = match erasure.subject {
             ErasureSubject::Faces { .. } => ErasureKind::Face,
             ErasureSubject::Bib { .. } => ErasureKind::Bib,
@@ -202,8 +189,7 @@ fn summarise(
         probes: found.probes.clone(),
         kept_photos,
         shared_photos,
-        all_faces: false,
-        is_measured: true,
+        ..ErasurePlan::default()
     };
     (plan, removed)
 }
@@ -247,40 +233,25 @@ fn to_json_place(face: &KnownFace) -> (String, f64, f64, f64, f64) {
     (face.photo.0.simple().to_string(), place.top, place.left, place.width, place.height)
 }
 
-/// Returns those of the photos in which nobody would be left.
-async fn find_unshared(
-    snapshot: &mut Transaction,
+/// Returns those of the photos that go: those in which nobody else can be found, if that was asked.
+async fn find_deleted(
+    transaction: &mut Transaction,
     erasure: &NewErasure,
     found: &FoundSubject,
     photos: &[PhotoId],
 ) -> Result<Vec<PhotoId>> {
-    let faces = super::subject::load_faces(snapshot, OPERATION, erasure.album, photos).await?;
-    let erased: BTreeSet<i64> = found.faces.iter().map(|face| face.id).collect();
-    let mut shared: BTreeSet<PhotoId> = faces
-        .iter()
-        .filter(|face| face.has_vector && !erased.contains(&face.id))
-        .map(|face| face.photo)
-        .collect();
-    let texts = "select id, photo from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE')";
-    let erased: BTreeSet<i64> = found.texts.iter().map(|text| text.id).collect();
-    let texts: Vec<(i64, PhotoId)> = query(OPERATION, texts).bind(erasure.album).fetch_all(snapshot).await?;
-    shared.extend(texts.into_iter().filter(|(id, _)| !erased.contains(id)).map(|(_, photo)| photo));
+    if erasure.photos == PhotoFate::Keep {
+        return Ok(Vec::new());
+    }
+    let shared = find_shared(transaction, OPERATION, erasure.album, found, photos).await?;
     Ok(photos.iter().copied().filter(|photo| !shared.contains(photo)).collect())
 }
 
-/// Deletes those of the photos in which nobody is left; returns them.
-async fn delete_unshared(
-    transaction: &mut Transaction,
-    album: AlbumId,
-    photos: &[PhotoId],
-) -> Result<Vec<PhotoId>> {
-    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
-    let shared: Vec<(PhotoId,)> =
-        query(OPERATION, SHARED_PHOTOS).bind(album).bind(ids).fetch_all(&mut *transaction).await?;
-    let shared: BTreeSet<PhotoId> = shared.into_iter().map(|(photo,)| photo).collect();
-    let unshared: Vec<PhotoId> = photos.iter().copied().filter(|photo| !shared.contains(photo)).collect();
-    delete_photos(transaction, album, &unshared).await?;
-    Ok(unshared)
+/// Returns how many photos and selfies the search of an erasure of faces could not see.
+async fn count_unseen(transaction: &mut Transaction, erasure: &NewErasure) -> Result<(u64, u64)> {
+    let ErasureSubject::Faces { selfie, searched_at, .. } = &erasure.subject else { return Ok((0, 0)) };
+    let photos = count_unread(transaction, OPERATION, erasure.album, *searched_at).await?;
+    Ok((photos, count_other_probes(transaction, OPERATION, erasure.album, selfie).await?))
 }
 
 pub(super) async fn delete_photos(

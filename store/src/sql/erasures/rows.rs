@@ -193,14 +193,14 @@ impl ErasureRows {
         self.database.begin_snapshot(OPERATION).await?.read_clock(OPERATION).await
     }
 
-    /// Writes what was removed so far.
-    pub(crate) async fn note_progress(
+    /// Writes how many objects are going to be deleted.
+    pub(crate) async fn note_measured(
         &self,
         id: ErasureId,
         plan: &ErasurePlan,
         removed: RemovedCounts,
     ) -> Result<()> {
-        const OPERATION: &str = "note what an erasure removed";
+        const OPERATION: &str = "note what an erasure removes";
         let note = "update erasure set plan = $2, removed = $3 where id = $1 and state = 'running'";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         query(OPERATION, note)

@@ -17,6 +17,7 @@ use crate::model::photo::BoundingBox;
 use crate::sealing::MasterSecret;
 use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::BoxRow;
+use crate::sql::start_lists::formats;
 use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
@@ -175,7 +176,8 @@ impl RowScan {
                     scan_all_faces(&mut snapshot, album, &mut scanned).await?;
                 }
                 scan_faces(&mut snapshot, album, id, &mut scanned).await?;
-                let bibs = load_bibs(&mut snapshot, OPERATION, album, Some(id), self.master.as_ref()).await?;
+                // All erased bibs of the album: two erasures may be of one bib.
+                let bibs = load_bibs(&mut snapshot, OPERATION, album, self.master.as_ref()).await?;
                 if let Some(bibs) = bibs {
                     scan_texts(&mut snapshot, album, &bibs, &mut scanned).await?;
                 }
@@ -228,14 +230,14 @@ async fn check_schema(snapshot: &mut Transaction) -> Result<()> {
     Ok(())
 }
 
-/// Counts faces with a vector.
+/// Counts faces with a vector, unless the owner of the album has switched faces on again: those are new.
 async fn scan_all_faces(
     snapshot: &mut Transaction,
     album: AlbumId,
     scanned: &mut ScannedStore,
 ) -> Result<()> {
     let count = "select count(*), cast(coalesce(sum(case when embedding is null then 0 else 1 end), 0) as bigint) \
-                 from face where album = $1";
+                 from face where album = $1 and exists (select 1 from album where id = $1 and faces_erased_at is not null)";
     let (faces, left): (i64, i64) = query(OPERATION, count).bind(album).fetch_one(snapshot).await?;
     scanned.looked += faces.unsigned_abs();
     scanned.left += left.unsigned_abs();
@@ -268,7 +270,7 @@ async fn scan_faces(
     Ok(())
 }
 
-/// Counts texts and entries of the start list that say an erased bib.
+/// Counts texts, entries of the start list and bibs of what was learned of the album that say an erased bib.
 async fn scan_texts(
     snapshot: &mut Transaction,
     album: AlbumId,
@@ -276,7 +278,11 @@ async fn scan_texts(
     scanned: &mut ScannedStore,
 ) -> Result<()> {
     let texts: Vec<(String,)> = query(OPERATION, TEXTS).bind(album).fetch_all(snapshot).await?;
-    scanned.looked += texts.len() as u64;
-    scanned.left += texts.iter().filter(|(text,)| bibs.contains(text)).count() as u64;
+    let learned = formats::load(snapshot, OPERATION, album).await?.unwrap_or_default();
+    let texts = texts.iter().map(|(text,)| text).chain(&learned.repeated);
+    for text in texts {
+        scanned.looked += 1;
+        scanned.left += u64::from(bibs.contains(text));
+    }
     Ok(())
 }

@@ -25,6 +25,14 @@ const FACES_OF_PHOTOS: Statement = Statement::PerDialect {
                where album = $1 and photo = any($2) order by photo, id",
 };
 
+/// What searches find in photos.
+const FOUND_TEXTS: Statement = Statement::PerDialect {
+    sqlite: "select id, photo, text, read_as from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
+             and photo in (select unhex(value) from json_each($2))",
+    postgres: "select id, photo, text, read_as from seen_text where album = $1 and standing in ('INDEXED', 'CANDIDATE') \
+               and photo = any($2)",
+};
+
 const READINGS_OF_PHOTOS: Statement = Statement::PerDialect {
     sqlite: "select photo, box_top, box_left, box_width, box_height, text, confidence, \
              (select width from photo where album = $1 and id = seen_text.photo) as width, \
@@ -145,7 +153,7 @@ async fn find_texts(
     query(operation, TEXTS_OF_BIB).bind(album).bind(bib).fetch_all(transaction).await
 }
 
-pub(super) async fn load_faces(
+async fn load_faces(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
@@ -171,9 +179,52 @@ async fn find_faces_of_bib(
     photos: &[PhotoId],
     bib: &str,
 ) -> Result<Vec<KnownFace>> {
+    let worn_as = bib.trim_start_matches('0');
+    let faces = load_wearers(transaction, operation, album, photos).await?;
+    let wears = |wearer: &Wearer| wearer.bib.as_deref() == Some(worn_as);
+    Ok(faces.into_iter().filter(wears).map(|wearer| wearer.face).collect())
+}
+
+/// A face with the bib that it wears, without leading zeros.
+struct Wearer {
+    face: KnownFace,
+    bib: Option<String>,
+}
+
+/// Returns the faces of photos with the bibs below them, as searches see it: see [`PhotoReadings::match_faces`].
+async fn load_wearers(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<Vec<Wearer>> {
+    let readings = load_readings(transaction, operation, album, photos).await?;
+    let mut by_photo: BTreeMap<PhotoId, Vec<KnownFace>> = BTreeMap::new();
+    for face in load_faces(transaction, operation, album, photos).await? {
+        by_photo.entry(face.photo).or_default().push(face);
+    }
+    let mut wearers = Vec::new();
+    for (photo, faces) in by_photo {
+        let boxes: Vec<BoundingBox> = faces.iter().map(|face| face.bounding_box).collect();
+        let mut bibs: Vec<Option<String>> = vec![None; faces.len()];
+        let worn = readings.get(&photo).map(|readings| readings.match_faces(&boxes)).unwrap_or_default();
+        for (face, worn) in worn {
+            bibs[face] = Some(worn.text.to_owned());
+        }
+        wearers.extend(faces.into_iter().zip(bibs).map(|(face, bib)| Wearer { face, bib }));
+    }
+    Ok(wearers)
+}
+
+async fn load_readings(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<BTreeMap<PhotoId, PhotoReadings>> {
     let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
     let rows: Vec<ReadingOfPhoto> =
-        query(operation, READINGS_OF_PHOTOS).bind(album).bind(ids).fetch_all(&mut *transaction).await?;
+        query(operation, READINGS_OF_PHOTOS).bind(album).bind(ids).fetch_all(transaction).await?;
     let mut readings: BTreeMap<PhotoId, PhotoReadings> = BTreeMap::new();
     for ReadingOfPhoto { photo, bounding_box, text, confidence, width, height } in rows {
         let (Some(Ok(width)), Some(Ok(height))) = (width.map(u32::try_from), height.map(u32::try_from))
@@ -184,25 +235,65 @@ async fn find_faces_of_bib(
         let of_photo = readings.entry(photo).or_insert_with(|| PhotoReadings::new(size, None));
         of_photo.add(BibReading { text, confidence, bounding_box: bounding_box.into() });
     }
-    let mut by_photo: BTreeMap<PhotoId, Vec<KnownFace>> = BTreeMap::new();
-    for face in load_faces(transaction, operation, album, photos).await? {
-        by_photo.entry(face.photo).or_default().push(face);
+    Ok(readings)
+}
+
+/// Returns those of these photos in which somebody else can be found: a face with a vector that is not erased, or a bib that is
+/// neither erased nor worn by an erased face.
+pub(super) async fn find_shared(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    found: &FoundSubject,
+    photos: &[PhotoId],
+) -> Result<BTreeSet<PhotoId>> {
+    let erased: BTreeSet<i64> = found.faces.iter().map(|face| face.id).collect();
+    let (mut shared, mut worn) = (BTreeSet::new(), BTreeSet::new());
+    for Wearer { face, bib } in load_wearers(transaction, operation, album, photos).await? {
+        if erased.contains(&face.id) {
+            worn.extend(bib.map(|bib| (face.photo, bib)));
+        } else if face.has_vector {
+            shared.insert(face.photo);
+        }
     }
-    let worn_as = bib.trim_start_matches('0');
-    let mut found = Vec::new();
-    for (photo, faces) in by_photo {
-        let Some(readings) = readings.get(&photo) else { continue };
-        let boxes: Vec<BoundingBox> = faces.iter().map(|face| face.bounding_box).collect();
-        let wearers: Vec<usize> = readings
-            .match_faces(&boxes)
-            .into_iter()
-            .filter(|(_, worn)| worn.text == worn_as)
-            .map(|(face, _)| face)
-            .collect();
-        found
-            .extend(faces.into_iter().enumerate().filter(|(i, _)| wearers.contains(i)).map(|(_, face)| face));
+    let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+    let texts: Vec<TextIdRow> =
+        query(operation, FOUND_TEXTS).bind(album).bind(ids).fetch_all(transaction).await?;
+    let erased: BTreeSet<i64> = found.texts.iter().map(|text| text.id).collect();
+    for text in texts.iter().filter(|text| !erased.contains(&text.id)) {
+        if !text.says(|bib| worn.contains(&(text.photo, bib.trim_start_matches('0').to_owned()))) {
+            shared.insert(text.photo);
+        }
     }
-    Ok(found)
+    Ok(shared)
+}
+
+/// Returns how many photos of an album a search at this time could not see: those that are not read yet, and those that
+/// were read since. Microseconds, by the database's clock.
+pub(super) async fn count_unread(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    searched_at: i64,
+) -> Result<u64> {
+    let count = "select (select count(*) from photo where album = $1 and state in ('queued', 'processing')) + \
+                 (select count(*) from photo where album = $1 and settled_at >= $2 and state in ('ready', 'failed'))";
+    let (unread,): (i64,) =
+        query(operation, count).bind(album).bind(searched_at).fetch_one(transaction).await?;
+    Ok(unread.unsigned_abs())
+}
+
+/// Returns how many selfies of an album could not be compared with this one.
+pub(super) async fn count_other_probes(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    selfie: &Embedding,
+) -> Result<u64> {
+    let count = "select count(*) from probe where album = $1 and coalesce(model, '') <> $2";
+    let (others,): (i64,) =
+        query(operation, count).bind(album).bind(selfie.model.as_str()).fetch_one(transaction).await?;
+    Ok(others.unsigned_abs())
 }
 
 /// Returns the selfies of an album that show the same person as this one.

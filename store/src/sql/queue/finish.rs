@@ -12,7 +12,7 @@ use crate::sql::costs::{CostEntries, add_to_photo};
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
-use crate::sql::erasures::guard::{empty_erased_texts, leave_out_erased};
+use crate::sql::erasures::guard::{empty_erased_texts, forget_vectors, leave_out_erased};
 use crate::sql::start_lists::rules::JudgedBy;
 use crate::sql::start_lists::versions::note_album;
 use crate::sql::statement::{Statement, query};
@@ -67,6 +67,7 @@ pub(crate) async fn finish_photos(
             record_changes(transaction, album, &photos).await?;
         if left_out.get(&album).copied().unwrap_or_default() != erasures {
             // Something was erased since it was left out. From now on the album is locked.
+            forget_vectors(transaction, OPERATION, album, &photos).await?;
             empty_erased_texts(transaction, OPERATION, album, &photos, master).await?;
         }
         let is_marked = |results: &&PhotoResults| results.watermark_version == watermark_version;

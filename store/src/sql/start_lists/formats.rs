@@ -7,7 +7,9 @@ use crate::model::bib_format::{BibFormatConfig, LearnedFormat};
 use crate::model::encoding::now_micros;
 use crate::model::ids::AlbumId;
 use crate::model::process::TaskLease;
+use crate::sealing::MasterSecret;
 use crate::sql::database::{Database, Transaction};
+use crate::sql::erasures::guard::load_bibs;
 use crate::sql::row_types::{from_json, to_json};
 use crate::sql::statement::{ConnectionRef, query};
 use crate::sql::tasks::fence;
@@ -35,7 +37,7 @@ const SCHEDULE: &str = "update album set learn_at = $2 where id = $1 and closed_
      returning changes, config";
 
 /// The format that was learned last.
-pub(super) async fn load<'c>(
+pub(in crate::sql) async fn load<'c>(
     on: impl Into<ConnectionRef<'c>>,
     operation: &'static str,
     album: AlbumId,
@@ -46,7 +48,12 @@ pub(super) async fn load<'c>(
 }
 
 /// Learns the format of an album that has changed. Its photos are judged again where they would be judged otherwise.
-pub(super) async fn learn_album(database: &Database, lease: TaskLease, album: AlbumId) -> Result<()> {
+pub(super) async fn learn_album(
+    database: &Database,
+    lease: TaskLease,
+    album: AlbumId,
+    master: Option<&MasterSecret>,
+) -> Result<()> {
     let mut snapshot = database.begin_snapshot(OPERATION).await?;
     // All texts of an album may take longer than a statement of the service may.
     snapshot.disable_statement_timeout(OPERATION).await?;
@@ -62,7 +69,7 @@ pub(super) async fn learn_album(database: &Database, lease: TaskLease, album: Al
     let (changes,) = changes.unwrap_or_default();
     let mut transaction = database.begin_write(OPERATION).await?;
     fence(&mut transaction, OPERATION, lease).await?;
-    save(&mut transaction, album, changes, &learned).await?;
+    save(&mut transaction, album, changes, learned, master).await?;
     transaction.commit(OPERATION).await
 }
 
@@ -71,16 +78,21 @@ async fn save(
     transaction: &mut Transaction,
     album: AlbumId,
     changes: i64,
-    learned: &LearnedFormat,
+    mut learned: LearnedFormat,
+    master: Option<&MasterSecret>,
 ) -> Result<()> {
     let learn_at = changes + 1 + changes / GROWTH;
     let row: Option<(i64, String)> =
         query(OPERATION, SCHEDULE).bind(album).bind(learn_at).fetch_optional(&mut *transaction).await?;
     if let Some((now, config)) = row {
         let before = load(&mut *transaction, OPERATION, album).await?.unwrap_or_default();
+        // A bib may have been erased since it was read here. From now on the album is locked.
+        if let Some(erased) = load_bibs(transaction, OPERATION, album, master).await? {
+            learned.repeated.retain(|bib| !erased.contains(bib));
+        }
         query(OPERATION, SAVE)
             .bind(album)
-            .bind(to_json(learned)?)
+            .bind(to_json(&learned)?)
             .bind(now_micros())
             .execute(&mut *transaction)
             .await?;

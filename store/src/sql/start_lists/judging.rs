@@ -295,7 +295,7 @@ impl Judging for SqlJudging {
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos> {
         let Some(album) = self.next_album(NEXT_ALBUM, &self.last_judged).await? else {
             if let Some(album) = self.next_album(formats::NEXT_ALBUM, &self.last_learned).await? {
-                formats::learn_album(&self.database, lease, album).await?;
+                formats::learn_album(&self.database, lease, album, self.master.as_ref()).await?;
             }
             return Ok(JudgedPhotos { has_more: true, ..JudgedPhotos::default() });
         };

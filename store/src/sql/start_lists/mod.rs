@@ -6,7 +6,7 @@
 
 mod check;
 mod entries;
-mod formats;
+pub(in crate::sql) mod formats;
 pub(crate) mod judging;
 pub(crate) mod rules;
 pub(crate) mod versions;
@@ -119,9 +119,7 @@ impl StartLists for SqlStartLists {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         // First: it locks the album, so that two imports take turns.
         let version = raise_version(&mut transaction, OPERATION, album).await?;
-        if let Some(erased) =
-            load_bibs(&mut transaction, OPERATION, album, None, self.master.as_ref()).await?
-        {
+        if let Some(erased) = load_bibs(&mut transaction, OPERATION, album, self.master.as_ref()).await? {
             import.entries.retain(|entry| !erased.contains(&entry.bib));
         }
         let before = entries::load(&mut transaction, OPERATION, album).await?;

@@ -16,7 +16,7 @@ const BATCH: i64 = 200;
 pub enum SealedSecrets {
     /// Yes, or nothing is sealed.
     Readable,
-    /// There is no master secret.
+    /// There is no master secret, and something is sealed or receipts were signed.
     NoMasterSecret,
     /// It was sealed with another master secret.
     OtherMasterSecret,
@@ -51,7 +51,20 @@ pub(crate) async fn check(database: &Database, master: Option<&MasterSecret>) ->
             opened => drop(opened?),
         }
     }
+    if master.is_none() && has_receipts(database).await? {
+        // Without it nothing could be erased, and what is being erased would never be done.
+        return Ok(SealedSecrets::NoMasterSecret);
+    }
     Ok(SealedSecrets::Readable)
+}
+
+/// Returns whether a receipt of an erasure was ever signed.
+async fn has_receipts(database: &Database) -> Result<bool> {
+    const OPERATION: &str = "check sealed secrets";
+    let key: Option<(String,)> = query(OPERATION, "select id from receipt_key limit 1")
+        .fetch_optional(&mut database.acquire_reader(OPERATION).await?)
+        .await?;
+    Ok(key.is_some())
 }
 
 /// Seals everything with the current master secret that is sealed with the old one; returns how many secrets. An interrupted

@@ -1,0 +1,127 @@
+//! Erasures on a Postgres server: what its pages still have, and who keeps it there.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use photofinish_servers::Postgres;
+use photofinish_store::Store;
+use photofinish_store::conformance::{self, AlbumFixture};
+use photofinish_store::model::erasure::{ErasureSubject, FacePlace, NewErasure, PhotoFate};
+use photofinish_store::model::ids::{ErasureId, PhotoId};
+use photofinish_store::model::photo::DetectedFace;
+use photofinish_store::traits::ProbeOutcome;
+use sqlx::{Connection, Executor, PgConnection};
+use support::TestStore;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+const RUNNER: [f32; 4] = [0.123, 0.456, 0.789, -0.321];
+const OTHER: [f32; 4] = [-0.987, 0.654, 0.321, 0.111];
+
+/// Counts the versions of rows, dead ones too, in which these bytes are.
+async fn count_in_pages(connection: &mut PgConnection, wanted: &[u8]) -> i64 {
+    let mut found = 0;
+    for table in ["face", "seen_text", "probe", "photo", "start_list_entry", "bib_format"] {
+        let count = "select count(*) from generate_series(0, pg_relation_size($1::text::regclass) / 8192 - 1) as page, \
+                     heap_page_items(get_raw_page($1, page::int)) as item where position($2 in item.t_data) > 0";
+        let (in_table,): (i64,) =
+            sqlx::query_as(count).bind(table).bind(wanted).fetch_one(&mut *connection).await.unwrap();
+        found += in_table;
+    }
+    found
+}
+
+fn stored_bytes(face: &DetectedFace) -> Vec<u8> {
+    let vector = &face.embedding.as_ref().unwrap().vector;
+    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewErasure {
+    let runner = conformance::face(RUNNER);
+    let bounding_box = runner.bounding_box;
+    let places = photos.iter().map(|photo| FacePlace { photo: *photo, bounding_box }).collect();
+    let selfie = runner.embedding.unwrap();
+    let subject = ErasureSubject::Faces { places, selfie, min_cosine: 0.9, searched_at: i64::MAX };
+    of_album(fixture, subject, fate)
+}
+
+fn of_album(fixture: &AlbumFixture, subject: ErasureSubject, photos: PhotoFate) -> NewErasure {
+    NewErasure { tenant: fixture.tenant, album: fixture.album, asked_by: fixture.key.id, subject, photos }
+}
+
+async fn finish(store: &Store, id: ErasureId) {
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_version_of_a_row_in_the_pages_has_what_was_erased() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let mut inspector = PgConnection::connect(&url).await.unwrap();
+    inspector.execute("create extension pageinspect").await.unwrap();
+    let fixture = AlbumFixture::create(&store).await;
+    let (runner, stranger) = (conformance::face(RUNNER), conformance::face(OTHER));
+    let mut photos = Vec::new();
+    for i in 0..40 {
+        let (face, bib) = if i % 2 == 0 { (runner.clone(), "71207") } else { (stranger.clone(), "88") };
+        photos.push(fixture.add_ready_photo(vec![face], vec![conformance::text(bib, 0.97)]).await);
+    }
+    let probe = store.probes.create(fixture.album, LONG).await.unwrap();
+    store
+        .probes
+        .set_outcome(probe.id, ProbeOutcome::Embedded(runner.embedding.clone().unwrap()))
+        .await
+        .unwrap();
+    let (erased, kept) = (stored_bytes(&runner), stored_bytes(&stranger));
+    assert!(count_in_pages(&mut inspector, &erased).await >= 21);
+    assert!(count_in_pages(&mut inspector, b"71207").await >= 20);
+
+    let of_runner: Vec<PhotoId> = photos.iter().copied().step_by(2).collect();
+    let request = faces_of(&fixture, &of_runner[..10], PhotoFate::Keep);
+    finish(&store, store.erasures.begin(request).await.unwrap()).await;
+    let subject = ErasureSubject::Bib { bib: "71207".into(), with_faces: false };
+    let request = of_album(&fixture, subject, PhotoFate::Keep);
+    finish(&store, store.erasures.begin(request).await.unwrap()).await;
+    assert_eq!(count_in_pages(&mut inspector, b"71207").await, 0);
+    let request = faces_of(&fixture, &of_runner, PhotoFate::Delete);
+    finish(&store, store.erasures.begin(request).await.unwrap()).await;
+    assert_eq!(count_in_pages(&mut inspector, &erased).await, 0);
+    for photo in &of_runner {
+        assert_eq!(count_in_pages(&mut inspector, photo.0.as_bytes()).await, 0);
+    }
+    assert!(count_in_pages(&mut inspector, &kept).await >= 20, "those of others stay");
+
+    let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+    finish(&store, id).await;
+    assert_eq!(count_in_pages(&mut inspector, &kept).await, 0);
+    for photo in photos {
+        assert_eq!(count_in_pages(&mut inspector, photo.0.as_bytes()).await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_receipt_is_signed_while_a_transaction_still_sees_what_was_erased() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photo = fixture.add_ready_photo(vec![conformance::face(RUNNER)], Vec::new()).await;
+    let mut reader = PgConnection::connect(&url).await.unwrap();
+    reader.execute("begin isolation level repeatable read").await.unwrap();
+    reader.execute("select count(*) from face").await.unwrap();
+    let id = store.erasures.begin(faces_of(&fixture, &[photo], PhotoFate::Keep)).await.unwrap();
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "a backup that is being made would have it");
+    let running = store.erasures.verify(&fixture.tenant, id).await.unwrap();
+    assert!(running.left > 0, "{running:?}");
+    reader.execute("rollback").await.unwrap();
+    finish(&store, id).await;
+    assert_eq!(store.erasures.verify(&fixture.tenant, id).await.unwrap().left, 0);
+}
