@@ -30,7 +30,7 @@ const COMMAND: KeyId = KeyId(Uuid::nil());
 #[derive(Subcommand)]
 pub enum OrganizationCommand {
     /// Erases everything of an organization: albums with photos and faces, keys, accounts, webhooks, events. Prints the signed
-    /// receipt of each album. With SQLite the service must be stopped
+    /// receipt of each album, and last that of the organization. With SQLite the service must be stopped
     Erase(EraseArguments),
 }
 
@@ -80,8 +80,9 @@ async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> 
         }
     }
     let ledger = if arguments.ledger_too { LedgerFate::Delete } else { LedgerFate::KeepNumbers };
-    store.erasures.erase_organization(organization, ledger).await?;
-    eprintln!("{name} is gone; the receipts of its albums stay in the database");
+    let receipt = store.erasures.erase_organization(organization, ledger).await?;
+    println!("{}", receipt.jws);
+    eprintln!("{name} is gone; the receipts of its albums stay in the database, the last one here alone");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::erasure::{
     AgeingAlbum, Erasure, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan, ExpiringPart, LedgerFate,
-    NewErasure, ReceiptKey,
+    NewErasure, OrganizationReceipt, ReceiptKey,
 };
 use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
 
@@ -40,8 +40,13 @@ pub trait Erasures: Send + Sync {
     /// Closes an album, and begins the rest. The same erasure when that was asked before.
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId>;
     /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
-    /// stay. `Conflict` while it has albums.
-    async fn erase_organization(&self, organization: OrganizationId, ledger: LedgerFate) -> Result<()>;
+    /// stay. Signs a receipt of its own, which is kept nowhere. `Conflict` while it has albums, or when something was found
+    /// afterwards.
+    async fn erase_organization(
+        &self,
+        organization: OrganizationId,
+        ledger: LedgerFate,
+    ) -> Result<OrganizationReceipt>;
     /// Erases what has been kept for as long as its album says, and begins the rest. `Conflict` while
     /// [`Self::has_old_processes`].
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId>;

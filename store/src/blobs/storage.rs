@@ -81,10 +81,21 @@ impl Storage {
         organization: OrganizationId,
         album: AlbumId,
     ) -> BoxStream<'_, Result<ListedObject>> {
-        let prefix = ObjectKey::album_prefix(organization, album);
+        self.list_below(&ObjectKey::album_prefix(organization, album))
+    }
+
+    /// Lists the objects of an organization, in any order.
+    pub(crate) fn list_organization(
+        &self,
+        organization: OrganizationId,
+    ) -> BoxStream<'_, Result<ListedObject>> {
+        self.list_below(&ObjectKey::organization_prefix(organization))
+    }
+
+    fn list_below(&self, prefix: &str) -> BoxStream<'_, Result<ListedObject>> {
         match self {
-            Self::Local(files) => files.list_below(&prefix),
-            Self::Cloud(objects) => objects.list_below(&prefix),
+            Self::Local(files) => files.list_below(prefix),
+            Self::Cloud(objects) => objects.list_below(prefix),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Eraser;
 use crate::blobs::storage::Storage;
-use crate::model::erasure::{ErasureKind, Kept};
+use crate::model::erasure::{ErasureKind, Kept, LedgerFate};
 use crate::sql::DatabaseKind;
 use crate::sql::erasures::rows::StoredErasure;
 
@@ -45,21 +45,43 @@ impl Eraser {
             ),
             ErasureKind::Photo => {}
         }
-        if matches!(self.storage, Storage::Cloud(_)) && stored.erasure.removed.objects > 0 {
+        self.keep_everywhere(stored.erasure.removed.objects, &mut kept);
+        kept
+    }
+
+    /// Lists what stays of an organization.
+    pub(super) fn list_kept_of_organization(&self, ledger: LedgerFate, objects: u64) -> Vec<Kept> {
+        let mut kept = vec![Kept {
+            what: "receipts of what was erased".to_owned(),
+            why: "they prove it, and name no person".to_owned(),
+        }];
+        if ledger == LedgerFate::KeepNumbers {
+            kept.push(Kept {
+                what: "sums of what was used by day".to_owned(),
+                why: "accounts must be kept; they have no ids".to_owned(),
+            });
+        }
+        self.keep_everywhere(objects, &mut kept);
+        kept
+    }
+
+    /// Adds what stays whatever is erased.
+    fn keep_everywhere(&self, objects: u64, kept: &mut Vec<Kept>) {
+        let mut keep = |what: &str, why: &str| kept.push(Kept { what: what.to_owned(), why: why.to_owned() });
+        if matches!(self.storage, Storage::Cloud(_)) && objects > 0 {
             keep(
-                "older versions of the objects, if the bucket keeps them".to_owned(),
+                "older versions of the objects, if the bucket keeps them",
                 "a rule of the bucket removes them",
             );
         }
         if self.database.kind() == DatabaseKind::Postgres {
             keep(
-                "unused space in the files and the write-ahead log of the database server".to_owned(),
+                "unused space in the files and the write-ahead log of the database server",
                 "no query can read it; the server overwrites it when it uses the space again",
             );
         }
         if self.backup_days.is_none() {
-            keep("backups".to_owned(), "backups are not covered");
+            keep("backups", "backups are not covered");
         }
-        kept
     }
 }

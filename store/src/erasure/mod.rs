@@ -6,6 +6,7 @@
 
 mod cleaning;
 mod kept;
+mod organization;
 mod scan;
 pub mod signing;
 
@@ -22,16 +23,17 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::Tenant;
 use crate::model::erasure::{
     AgeingAlbum, BackupNotice, Erasure, ErasureKind, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan,
-    ErasureState, ExpiringPart, Kept, LedgerFate, NewErasure, Receipt, ReceiptKey, ReceiptSubject,
+    ErasureState, ExpiringPart, LedgerFate, NewErasure, OrganizationReceipt, Receipt, ReceiptKey,
+    ReceiptSubject,
 };
 use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
 use crate::sql::erasures::removal::Removal;
+use crate::sql::erasures::retention;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
-use crate::sql::erasures::{organization, retention};
-use crate::sql::{Database, DatabaseKind, SqlAlbums, SqlProcesses};
+use crate::sql::{Database, SqlAlbums, SqlProcesses};
 use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
 
 /// Who asks for what retention erases: nobody.
@@ -158,10 +160,14 @@ impl Eraser {
         Ok(())
     }
 
+    fn signer(&self) -> Result<ReceiptSigner> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        ReceiptSigner::new(self.master.as_ref().ok_or_else(missing)?)
+    }
+
     /// Signs the receipt.
     async fn sign(&self, stored: &StoredErasure, scan: ErasureScan) -> Result<()> {
-        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
-        let signer = ReceiptSigner::new(self.master.as_ref().ok_or_else(missing)?)?;
+        let signer = self.signer()?;
         let Erasure { id, tenant, album, kind, removed, .. } = stored.erasure;
         let issued_at = OffsetDateTime::now_utc();
         let until = self.backup_days.map(|days| issued_at + Duration::days(i64::from(days)));
@@ -215,8 +221,12 @@ impl Erasures for Eraser {
         Ok(removed.id)
     }
 
-    async fn erase_organization(&self, organization: OrganizationId, ledger: LedgerFate) -> Result<()> {
-        organization::erase(&self.database, organization, ledger).await
+    async fn erase_organization(
+        &self,
+        organization: OrganizationId,
+        ledger: LedgerFate,
+    ) -> Result<OrganizationReceipt> {
+        self.erase_all_of(organization, ledger).await
     }
 
     async fn begin_photo(

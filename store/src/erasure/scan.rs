@@ -62,7 +62,7 @@ impl Eraser {
         Ok(scanned)
     }
 
-    fn report_files(&self, is_clean: bool) -> ScannedStore {
+    pub(super) fn report_files(&self, is_clean: bool) -> ScannedStore {
         let store = match self.database.kind() {
             DatabaseKind::Sqlite => "write-ahead log",
             DatabaseKind::Postgres => "dead rows",

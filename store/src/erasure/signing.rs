@@ -57,18 +57,26 @@ impl ReceiptSigner {
     /// # Errors
     /// `Corrupt` for a receipt that cannot be written as JSON.
     pub(crate) fn sign(&self, mut receipt: Receipt) -> Result<Receipt> {
+        receipt.jws.clear();
+        receipt.jws = self.sign_json(&receipt)?;
+        Ok(receipt)
+    }
+
+    /// Returns a value as a compact JWS.
+    ///
+    /// # Errors
+    /// `Corrupt` for one that cannot be written as JSON.
+    pub(crate) fn sign_json(&self, value: &impl Serialize) -> Result<String> {
         let written = |cause: serde_json::Error| {
             StoreError::new(StoreErrorKind::Corrupt, "receipt to sign").with_source(cause)
         };
-        receipt.jws.clear();
         let header = Header { alg: "EdDSA", kid: &self.id, typ: TYPE };
         let header = serde_json::to_vec(&header).map_err(written)?;
-        let payload = serde_json::to_vec(&receipt).map_err(written)?;
+        let payload = serde_json::to_vec(value).map_err(written)?;
         let signed =
             format!("{}.{}", BASE64_URL_SAFE_NO_PAD.encode(header), BASE64_URL_SAFE_NO_PAD.encode(payload));
         let signature = BASE64_URL_SAFE_NO_PAD.encode(self.key.sign(signed.as_bytes()));
-        receipt.jws = format!("{signed}.{signature}");
-        Ok(receipt)
+        Ok(format!("{signed}.{signature}"))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Erasures: what somebody asked to be removed, what was removed for them, and the receipt that says so.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -235,6 +237,39 @@ pub struct Receipt {
     /// All of this as a compact JWS (RFC 7515), signed by Ed25519; empty while it is being signed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jws: String,
+}
+
+/// The proof that an organization is gone, beside the receipts of its albums. It is given to whoever asked and kept nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrganizationReceipt {
+    /// An id of its own.
+    pub receipt_id: ErasureId,
+    /// When it was signed.
+    #[serde(with = "time::serde::rfc3339")]
+    pub issued_at: OffsetDateTime,
+    /// The organization.
+    pub organization_id: OrganizationId,
+    /// What it is about.
+    pub subject: OrganizationSubject,
+    /// How many rows and objects were removed, by table, beside those of its albums.
+    pub removed: BTreeMap<&'static str, u64>,
+    /// What stays.
+    pub kept: Vec<Kept>,
+    /// That nothing was found afterwards.
+    pub scan: ErasureScan,
+    /// Backups.
+    pub backups: BackupNotice,
+    /// All of this as a compact JWS (RFC 7515), signed by Ed25519; empty while it is being signed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub jws: String,
+}
+
+/// What a receipt of an organization is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OrganizationSubject {
+    /// `organization`.
+    pub kind: &'static str,
 }
 
 /// An erasure.

@@ -91,9 +91,14 @@ impl ObjectKey {
         (canonical == *self).then_some((organization, album, owner))
     }
 
+    /// Returns the prefix of all objects of an organization, without a slash at the end.
+    pub fn organization_prefix(organization: OrganizationId) -> String {
+        format!("{KEY_ROOT}/{organization}")
+    }
+
     /// Returns the prefix of all objects of an album, without a slash at the end.
     pub fn album_prefix(organization: OrganizationId, album: AlbumId) -> String {
-        format!("{KEY_ROOT}/{organization}/a/{album}")
+        format!("{}/a/{album}", Self::organization_prefix(organization))
     }
 
     /// Parses a path of ASCII letters, digits, `-`, `.` and `/`, without parts that are empty or begin with a dot.

@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The longest stop.
 const STOP: Duration = Duration::from_secs(60);
+
+/// Returns what a receipt says.
+fn read_receipt(jws: &str) -> Value {
+    let payload = jws.split('.').nth(1).unwrap_or_else(|| panic!("a receipt: {jws}"));
+    let json = BASE64_URL_SAFE_NO_PAD.decode(payload).expect("is base64url");
+    serde_json::from_slice(&json).expect("is JSON")
+}
 
 #[test]
 fn an_organization_is_erased_after_its_name_was_repeated() {
@@ -33,8 +42,11 @@ fn an_organization_is_erased_after_its_name_was_repeated() {
     assert!(mistyped.code != Some(0) && mistyped.stderr.contains("nothing was erased"), "{mistyped:?}");
     assert_eq!(service.list_objects().len(), 3, "the photo, its preview and its thumbnail");
     let erased = service.run_with_input(&erase, &format!("{organization}\n"));
-    let receipts = erased.expect_success().lines().count();
-    assert_eq!(receipts, 1, "a receipt for the album: {erased:?}");
+    let receipts: Vec<Value> = erased.expect_success().lines().map(read_receipt).collect();
+    let kinds: Vec<&Value> = receipts.iter().map(|receipt| &receipt["subject"]["kind"]).collect();
+    assert_eq!(kinds, ["album", "organization"], "{erased:?}");
+    assert!(receipts.iter().all(|receipt| receipt["scan"]["left"] == 0), "{receipts:?}");
+    assert_eq!(receipts[1]["removed"]["api_key"], 1, "{receipts:?}");
     assert!(service.list_objects().is_empty());
     let again = service.run_with_input(&erase, &organization);
     assert!(again.stderr.contains("there is no organization"), "{again:?}");

@@ -1,11 +1,11 @@
 //! Deletes everything of an organization but the receipts of what was erased for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::erasure::LedgerFate;
+use crate::model::erasure::{LedgerFate, ScannedStore};
 use crate::model::ids::OrganizationId;
 use crate::sql::database::{Database, Transaction};
 use crate::sql::statement::{Statement, query};
@@ -59,6 +59,8 @@ const FIND_TABLES: Statement = Statement::PerDialect {
 
 const COUNT_ALBUMS: &str = "select count(*) from album where organization = $1";
 
+const COUNT_PHOTOS: &str = "select count(*) from photo where organization = $1";
+
 /// What keys have spent of their limits.
 const DELETE_WINDOWS: &str =
     "delete from rate_window where api_key in (select id from api_key where organization = $1)";
@@ -70,7 +72,7 @@ const KEEP_LEDGER: &str = "insert into usage_rollup as kept (organization, mode,
      on conflict (organization, mode, day, album, operation, part) \
      do update set count = kept.count + excluded.count, credits = kept.credits + excluded.credits";
 
-/// Deletes the rows of an organization whose albums were erased.
+/// Deletes the rows of an organization whose albums were erased; returns how many, by table.
 ///
 /// # Errors
 /// `Conflict` while it has albums, `Corrupt` when a table of the schema is unknown here.
@@ -78,7 +80,7 @@ pub(crate) async fn erase(
     database: &Database,
     organization: OrganizationId,
     ledger: LedgerFate,
-) -> Result<()> {
+) -> Result<BTreeMap<&'static str, u64>> {
     let mut transaction = database.begin_write(OPERATION).await?;
     check_schema(&mut transaction).await?;
     let (albums,): (i64,) =
@@ -97,22 +99,40 @@ pub(crate) async fn erase(
             .await?;
     }
     query(OPERATION, DELETE_WINDOWS).bind(organization).execute(&mut transaction).await?;
+    let mut removed = BTreeMap::new();
     for table in &TABLES {
-        query(OPERATION, table.delete).bind(organization).execute(&mut transaction).await?;
+        let rows = query(OPERATION, table.delete).bind(organization).execute(&mut transaction).await?;
+        removed.insert(table.name, rows);
     }
     query(OPERATION, "delete from organization where id = $1")
         .bind(organization)
         .execute(&mut transaction)
         .await?;
-    for table in &TABLES {
-        let (left,): (i64,) =
-            query(OPERATION, table.count).bind(organization).fetch_one(&mut transaction).await?;
-        if left > 0 {
-            let what = format!("{left} rows of the organization in {}", table.name);
-            return Err(StoreError::new(StoreErrorKind::Conflict, what));
-        }
+    let scanned = count_rows(&mut transaction, organization).await?;
+    if scanned.left > 0 {
+        let what = format!("{} rows of the organization are left", scanned.left);
+        return Err(StoreError::new(StoreErrorKind::Conflict, what));
     }
-    transaction.commit(OPERATION).await
+    transaction.commit(OPERATION).await?;
+    Ok(removed)
+}
+
+/// Looks for rows of an organization.
+pub(crate) async fn scan(database: &Database, organization: OrganizationId) -> Result<ScannedStore> {
+    let mut snapshot = database.begin_snapshot(OPERATION).await?;
+    check_schema(&mut snapshot).await?;
+    count_rows(&mut snapshot, organization).await
+}
+
+async fn count_rows(transaction: &mut Transaction, organization: OrganizationId) -> Result<ScannedStore> {
+    let mut scanned = ScannedStore { store: "rows".to_owned(), looked: 0, left: 0 };
+    let own = ["select count(*) from organization where id = $1", COUNT_ALBUMS, COUNT_PHOTOS];
+    for count in TABLES.iter().map(|table| table.count).chain(own) {
+        let (left,): (i64,) = query(OPERATION, count).bind(organization).fetch_one(&mut *transaction).await?;
+        scanned.looked += 1;
+        scanned.left += left.unsigned_abs();
+    }
+    Ok(scanned)
 }
 
 /// Compares the lists of tables with the schema.

@@ -215,17 +215,19 @@ impl ErasureRows {
     /// Ends an erasure with its receipt, unless another process has, and keeps the key that checks it.
     pub(crate) async fn end(&self, id: ErasureId, receipt: &Receipt, key: &ReceiptKey) -> Result<()> {
         const OPERATION: &str = "end an erasure";
-        let keep = "insert into receipt_key (id, public_key, created_at) values ($1, $2, $3) on conflict (id) do nothing";
         let end = "update erasure set state = 'done', finished_at = $2, receipt = $3 where id = $1 and state = 'running'";
         let now = now_micros();
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        query(OPERATION, keep)
-            .bind(key.id.as_str())
-            .bind(key.public_key.clone())
-            .bind(now)
-            .execute(&mut transaction)
-            .await?;
+        insert_key(&mut transaction, OPERATION, key).await?;
         query(OPERATION, end).bind(id).bind(now).bind(to_json(receipt)?).execute(&mut transaction).await?;
+        transaction.commit(OPERATION).await
+    }
+
+    /// Keeps a key that checks a receipt.
+    pub(crate) async fn keep_key(&self, key: &ReceiptKey) -> Result<()> {
+        const OPERATION: &str = "keep a key of receipts";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        insert_key(&mut transaction, OPERATION, key).await?;
         transaction.commit(OPERATION).await
     }
 
@@ -238,6 +240,17 @@ impl ErasureRows {
                 .await?;
         Ok(rows.into_iter().map(|(id, public_key)| ReceiptKey { id, public_key }).collect())
     }
+}
+
+async fn insert_key(transaction: &mut Transaction, operation: &'static str, key: &ReceiptKey) -> Result<()> {
+    let keep = "insert into receipt_key (id, public_key, created_at) values ($1, $2, $3) on conflict (id) do nothing";
+    query(operation, keep)
+        .bind(key.id.as_str())
+        .bind(key.public_key.clone())
+        .bind(now_micros())
+        .execute(transaction)
+        .await
+        .map(drop)
 }
 
 fn erasure_not_found(id: ErasureId) -> StoreError {

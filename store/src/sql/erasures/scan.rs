@@ -277,7 +277,7 @@ async fn scan_texts(
     bibs: &ErasedBibs,
     scanned: &mut ScannedStore,
 ) -> Result<()> {
-    let texts: Vec<(String,)> = query(OPERATION, TEXTS).bind(album).fetch_all(snapshot).await?;
+    let texts: Vec<(String,)> = query(OPERATION, TEXTS).bind(album).fetch_all(&mut *snapshot).await?;
     let learned = formats::load(snapshot, OPERATION, album).await?.unwrap_or_default();
     let texts = texts.iter().map(|(text,)| text).chain(&learned.repeated);
     for text in texts {

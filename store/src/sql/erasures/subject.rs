@@ -119,7 +119,7 @@ pub(super) async fn find_subject(
     let album = erasure.album;
     let is_in = |photo: &PhotoId| photos.binary_search(photo).is_ok();
     match &erasure.subject {
-        ErasureSubject::Faces { places, selfie, min_cosine } => {
+        ErasureSubject::Faces { places, selfie, min_cosine, .. } => {
             let known = load_faces(transaction, operation, album, photos).await?;
             let faces = known.into_iter().filter(|face| is_at_one_of(face, places)).collect();
             let probes = find_probes(transaction, operation, album, selfie, *min_cosine).await?;

@@ -1,0 +1,69 @@
+//! Erases what is left of an organization whose albums were erased, and signs its receipt.
+
+use futures_util::TryStreamExt;
+use time::{Duration, OffsetDateTime};
+
+use super::Eraser;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::erasure::{
+    BackupNotice, ErasureScan, LedgerFate, OrganizationReceipt, OrganizationSubject, ScannedStore,
+};
+use crate::model::ids::{ErasureId, OrganizationId};
+use crate::model::object_key::ObjectKey;
+use crate::sql::erasures::organization;
+use crate::traits::Result;
+
+impl Eraser {
+    /// Deletes the objects that no album had, then the rows, cleans the files of the database, and looks for what is left.
+    pub(super) async fn erase_all_of(
+        &self,
+        organization: OrganizationId,
+        ledger: LedgerFate,
+    ) -> Result<OrganizationReceipt> {
+        let signer = self.signer()?;
+        let mut objects = 0;
+        let mut listed = self.storage.list_organization(organization);
+        while let Some(object) = listed.try_next().await? {
+            if let Some(key) = ObjectKey::parse(&object.path) {
+                self.blobs.delete(&key).await?;
+                objects += 1;
+            }
+        }
+        let mut removed = organization::erase(&self.database, organization, ledger).await?;
+        removed.insert("objects", objects);
+        let scan = self.scan_organization(organization).await?;
+        if scan.left > 0 {
+            let what = format!("the organization is gone, but not from everywhere: {scan:?}");
+            return Err(StoreError::new(StoreErrorKind::Conflict, what));
+        }
+        let issued_at = OffsetDateTime::now_utc();
+        let until = self.backup_days.map(|days| issued_at + Duration::days(i64::from(days)));
+        let mut receipt = OrganizationReceipt {
+            receipt_id: ErasureId::generate(),
+            issued_at,
+            organization_id: organization,
+            subject: OrganizationSubject { kind: "organization" },
+            removed,
+            kept: self.list_kept_of_organization(ledger, objects),
+            scan,
+            backups: BackupNotice { until },
+            jws: String::new(),
+        };
+        receipt.jws = signer.sign_json(&receipt)?;
+        self.rows().keep_key(&signer.public_key()).await?;
+        Ok(receipt)
+    }
+
+    async fn scan_organization(&self, organization: OrganizationId) -> Result<ErasureScan> {
+        let mut objects = ScannedStore { store: "objects".to_owned(), looked: 1, left: 0 };
+        let mut listed = self.storage.list_organization(organization);
+        while listed.try_next().await?.is_some() {
+            objects.left += 1;
+        }
+        let is_clean = self.cleaner.clean(&self.database).await?;
+        let rows = organization::scan(&self.database, organization).await?;
+        let stores = vec![rows, objects, self.report_files(is_clean)];
+        let left = stores.iter().map(|scanned| scanned.left).sum();
+        Ok(ErasureScan { finished_at: OffsetDateTime::now_utc(), stores, left })
+    }
+}
