@@ -28,6 +28,7 @@ use crate::model::erasure::{
 };
 use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
+use crate::queue::jetstream::JetStreamQueue;
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
 use crate::sql::erasures::removal::Removal;
@@ -56,16 +57,18 @@ pub(crate) struct Eraser {
     processes: SqlProcesses,
     face_cache: Arc<FaceCache>,
     cleaner: Cleaner,
+    messages: Option<Arc<JetStreamQueue>>,
     master: Option<MasterSecret>,
     backup_days: Option<u32>,
 }
 
 impl Eraser {
-    /// Erases in this database and storage.
+    /// Erases in this database, this storage and the message queue, if there is one.
     pub(crate) fn new(
         database: Database,
         storage: Storage,
         face_cache: Arc<FaceCache>,
+        messages: Option<Arc<JetStreamQueue>>,
         receipts: ReceiptSettings,
     ) -> Self {
         let ReceiptSettings { master, backup_days } = receipts;
@@ -77,6 +80,7 @@ impl Eraser {
             storage,
             face_cache,
             cleaner: Cleaner::default(),
+            messages,
             master,
             backup_days,
         }
@@ -126,7 +130,16 @@ impl Eraser {
         for key in &keys {
             self.blobs.delete(key).await?;
         }
-        Ok(())
+        self.delete_messages(stored).await
+    }
+
+    async fn delete_messages(&self, stored: &StoredErasure) -> Result<()> {
+        match &self.messages {
+            Some(messages) if stored.deletes_photos() => {
+                messages.delete_named(|photo| stored.deletes(photo)).await
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn remove_album(&self, stored: &mut StoredErasure) -> Result<()> {
@@ -148,7 +161,8 @@ impl Eraser {
             Err(error) if error.kind == StoreErrorKind::NotFound => {}
             deleted => deleted?,
         }
-        self.blobs.delete_album(tenant.organization, album).await
+        self.blobs.delete_album(tenant.organization, album).await?;
+        self.delete_messages(stored).await
     }
 
     /// Erases nothing while a process runs that would bring it back.

@@ -1,11 +1,12 @@
-//! Looks everywhere for what an erasure removed: rows, objects, the files of the database, and the face indexes of all
-//! processes.
+//! Looks everywhere for what an erasure removed: rows, objects, the message queue, the files of the database, and the face
+//! indexes of all processes.
 
 use futures_util::TryStreamExt;
 use time::OffsetDateTime;
 
 use super::{Eraser, list_objects};
 use crate::model::erasure::{ErasureKind, ErasureScan, ScannedStore};
+use crate::queue::jetstream::NamedMessages;
 use crate::sql::DatabaseKind;
 use crate::sql::erasures::rows::StoredErasure;
 use crate::sql::erasures::scan::RowScan;
@@ -25,6 +26,7 @@ impl Eraser {
             self.scan_objects(stored).await?,
             self.scan_face_indexes(stored).await?,
         ];
+        stores.extend(self.scan_messages(stored).await?);
         stores.extend(is_clean.map(|is_clean| self.report_files(is_clean)));
         let left = stores.iter().map(|scanned| scanned.left).sum();
         Ok(ErasureScan { finished_at: OffsetDateTime::now_utc(), stores, left })
@@ -60,6 +62,16 @@ impl Eraser {
             scanned.left += u64::from(faces_as_of < stored.erased_at);
         }
         Ok(scanned)
+    }
+
+    /// Looks at the messages of the queue, which name photos, if there is one.
+    async fn scan_messages(&self, stored: &StoredErasure) -> Result<Option<ScannedStore>> {
+        let Some(messages) = &self.messages else { return Ok(None) };
+        if !stored.deletes_photos() {
+            return Ok(None);
+        }
+        let NamedMessages { looked, named } = messages.find_named(|photo| stored.deletes(photo)).await?;
+        Ok(Some(ScannedStore { store: "message queue".to_owned(), looked, left: named }))
     }
 
     pub(super) fn report_files(&self, is_clean: bool) -> ScannedStore {

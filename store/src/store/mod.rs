@@ -10,12 +10,11 @@ use time::OffsetDateTime;
 use tokio::time::MissedTickBehavior;
 use url::Url;
 
-use self::opening::{open_jetstream, open_storage, shared_rate_windows, start_queue};
+use self::opening::{open_eraser, open_jetstream, open_storage, shared_rate_windows, start_queue};
 use crate::blobs::cloud::CloudSettings;
 use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::Storage;
-use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
 use crate::model::cost::SearchCosts;
@@ -189,10 +188,8 @@ impl Store {
         let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
         let rules = Arc::new(RulesCache::default());
         let sql_queue = start_queue(&settings, &database, Arc::clone(&ledger), Arc::clone(&rules));
-        let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
-        let receipts =
-            ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
-        let eraser = Eraser::new(database.clone(), storage.clone(), Arc::clone(&face_cache), receipts);
+        let jetstream = open_jetstream(settings.queue.clone(), Arc::clone(&sql_queue) as _).await?;
+        let eraser = open_eraser(&settings, &database, &storage, &face_cache, jetstream.as_ref());
         Ok(Self {
             galleries: Arc::new(SqlGalleries::new(database.clone(), settings.master_secret.clone())),
             watermarks: Arc::new(SqlWatermarks::new(database.clone())),

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::StoreSettings;
 use crate::blobs::storage::{Storage, StorageSettings};
+use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::StoreError;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
+use crate::search::faces::FaceCache;
 use crate::sql::{Database, DatabaseKind, RulesCache, SharedLedger, SqlGcQueries, SqlQueue, SqlRateWindows};
 use crate::traits;
 
@@ -43,6 +45,19 @@ pub(super) async fn open_jetstream(
 ) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
     let Some(settings) = settings else { return Ok(None) };
     Ok(Some(Arc::new(JetStreamQueue::open(settings, database).await?)))
+}
+
+/// What erases in a store.
+pub(super) fn open_eraser(
+    settings: &StoreSettings,
+    database: &Database,
+    storage: &Storage,
+    face_cache: &Arc<FaceCache>,
+    messages: Option<&Arc<JetStreamQueue>>,
+) -> Eraser {
+    let receipts =
+        ReceiptSettings { master: settings.master_secret.clone(), backup_days: settings.backup_days };
+    Eraser::new(database.clone(), storage.clone(), Arc::clone(face_cache), messages.cloned(), receipts)
 }
 
 /// The counts of calls that several processes share, in a database that several processes may use.

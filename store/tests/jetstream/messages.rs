@@ -76,6 +76,29 @@ async fn a_message_that_names_no_photo_is_removed_and_blocks_nothing() {
     cluster.wait_until_stream_is_empty(&fixture).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn no_message_names_a_photo_that_was_erased() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.start_process().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photos = fixture.queue_photos(5).await;
+    wait_until("the photos are published", async || cluster.stream_state().await.messages == 5).await;
+    let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
+    let id = store.erasures.begin_photo(&tenant, album, photos[2], key).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "its message is there");
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+    assert_eq!(cluster.stream_state().await.messages, 4, "those of others stay");
+    let scan = store.erasures.verify(&tenant, id).await.unwrap();
+    let messages = scan.stores.iter().find(|scanned| scanned.store == "message queue").unwrap();
+    assert_eq!((messages.looked, messages.left), (4, 0));
+
+    let id = store.erasures.begin_album(&tenant, album, key).await.unwrap();
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+    assert_eq!(cluster.stream_state().await.messages, 0);
+}
+
 async fn clear_published_at(test_store: &TestStore, album: AlbumId) {
     let options = SqliteConnectOptions::new().filename(test_store.path().join("photofinish.db"));
     let mut connection = options.connect().await.unwrap();

@@ -142,7 +142,12 @@ fn receipts_are_verified_by_a_library_of_others() {
         let request = json!({ "albumId": album, "photoId": photo });
         partner.call_ok("/photos/photo/delete", &request)["receipt"].clone()
     };
-    let receipts: Vec<Value> = photos.iter().map(erase).collect();
+    let erasures: Vec<Value> = photos.iter().map(erase).collect();
+    let get =
+        |erasure: &Value| partner.call_ok("/erasures/get", &json!({ "receiptId": erasure["receiptId"] }));
+    // A deletion does not wait for its receipt.
+    wait_until("all receipts are signed", || erasures.iter().all(|erasure| get(erasure)["state"] == "done"));
+    let receipts: Vec<Value> = erasures.iter().map(get).collect();
     let keys = partner.get(&format!("{}/.well-known/photofinish-keys.json", service.origin())).text();
     let write = |name: &str, text: &str| {
         let path = program.folder().join(name);

@@ -10,6 +10,7 @@
 //! turns out to name a crash suspect, because its worker died, the message is dropped and the photo stays in the database.
 
 mod message;
+mod named;
 mod outbox;
 mod republisher;
 mod settings;
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::named::NamedMessages;
 use self::outbox::Outbox;
 use self::republisher::Republisher;
 pub use self::settings::QueueSettings;
@@ -84,6 +86,16 @@ impl JetStreamQueue {
     /// Checks that the servers respond and have the stream.
     pub(crate) async fn check_stream(&self) -> Result<()> {
         self.stream.lag().await.map(drop)
+    }
+
+    /// Looks for messages that name photos of which `is_erased` is true.
+    pub(crate) async fn find_named(&self, is_erased: impl Fn(&PhotoRef) -> bool) -> Result<NamedMessages> {
+        self.stream.find_named(is_erased).await
+    }
+
+    /// Deletes the messages that name these photos.
+    pub(crate) async fn delete_named(&self, is_erased: impl Fn(&PhotoRef) -> bool) -> Result<()> {
+        self.stream.delete_named(is_erased).await
     }
 
     /// Stops the tasks and waits for them.

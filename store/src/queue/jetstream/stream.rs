@@ -11,7 +11,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, AckKind, Context};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -123,12 +123,16 @@ impl WorkStream {
 
     /// Returns when the oldest message in the stream was published, in microseconds; `None` if the stream is empty.
     pub(crate) async fn oldest_timestamp(&self) -> Result<Option<i64>> {
-        const OPERATION: &str = "read the oldest message of the queue";
-        self.ensure_consumer().await?;
-        let stream = self.context.get_stream(&self.settings.stream).await;
-        let stream = stream.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
+        let stream = self.get_stream("read the oldest message of the queue").await?;
         let state = &stream.cached_info().state;
         Ok((state.messages > 0).then(|| to_micros(state.first_timestamp)))
+    }
+
+    /// Returns the stream, with what is known of it now.
+    pub(super) async fn get_stream(&self, operation: &'static str) -> Result<Stream> {
+        self.ensure_consumer().await?;
+        let stream = self.context.get_stream(&self.settings.stream).await;
+        stream.map_err(|cause| self.fail_and_clear(operation, cause))
     }
 
     /// Publishes photos in order and waits until the server has written them all.
@@ -263,7 +267,7 @@ impl WorkStream {
         }
     }
 
-    fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         format!("{}.work", self.settings.stream)
     }
 
@@ -326,7 +330,7 @@ fn unavailable(operation: &'static str) -> StoreError {
 }
 
 /// Converts an error of `operation`.
-fn unavailable_because<E: std::error::Error + Send + Sync + 'static>(
+pub(super) fn unavailable_because<E: std::error::Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl Fn(E) -> StoreError {
     move |cause| unavailable(operation).with_source(cause)

@@ -13,7 +13,7 @@ use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{convert_rows, from_json, parse_key_mode, parse_name, to_json};
 use crate::sql::statement::query;
-use crate::traits::Result;
+use crate::traits::{PhotoRef, Result};
 
 /// How many running erasures are returned at once.
 const RUNNING_PAGE: i64 = 100;
@@ -34,6 +34,19 @@ pub(crate) struct StoredErasure {
     pub(crate) plan: ErasurePlan,
     /// When its rows were gone, by the database's clock, microseconds.
     pub(crate) erased_at: i64,
+}
+
+impl StoredErasure {
+    /// Whether it deletes photos.
+    pub(crate) fn deletes_photos(&self) -> bool {
+        self.erasure.kind == ErasureKind::Album || !self.plan.deleted_photos.is_empty()
+    }
+
+    /// Whether it deletes this photo.
+    pub(crate) fn deletes(&self, photo: &PhotoRef) -> bool {
+        photo.album == self.erasure.album
+            && (self.erasure.kind == ErasureKind::Album || self.plan.deleted_photos.contains(&photo.photo))
+    }
 }
 
 #[derive(FromRow)]
