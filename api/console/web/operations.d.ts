@@ -65,7 +65,7 @@ export interface Operations {
   "albums/list": [Paged & { title?: string }, { albums: Album[]; nextCursor: string | null; total: number }];
   "albums/create": [{ title: string }, Album];
   "albums/get": [InAlbum, AlbumDetail];
-  "albums/update": [InAlbum & { title?: string; config?: ConfigChange }, Album & { reprocessingNeeded: boolean }];
+  "albums/update": [InAlbum & { title?: string; config?: ConfigChange; acknowledge?: "biometric" }, Album & { reprocessingNeeded: boolean }];
   "albums/delete": [InAlbum, Done & { receipt: Erasure }];
   "albums/reprocess": [InAlbum, Done & { queued: number }];
   "albums/progress": [InAlbum, Progress];

@@ -2,11 +2,13 @@
 
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{AlbumChange, AlbumQuery, NewAlbum};
+use photofinish_store::model::ids::AlbumId;
 
 use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::album::{
     Album, AlbumDetail, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
@@ -66,7 +68,7 @@ pub(crate) async fn update(
     caller: AlbumManager,
     input: UpdateAlbum,
 ) -> Result<UpdatedAlbum, ApiError> {
-    let UpdateAlbum { album: id, title, cover_url, tags, config } = input;
+    let UpdateAlbum { album: id, title, cover_url, tags, config, acknowledges_biometrics } = input;
     let change = AlbumChange { title, cover_url, tags, ..AlbumChange::default() };
     let Some(config) = config else {
         let album = ctx.store.albums.update(&caller.tenant, id, change).await?;
@@ -78,6 +80,9 @@ pub(crate) async fn update(
         let before = ctx.store.albums.get(&caller.tenant, id).await?;
         let after = config.apply_to(&before.config, face_thresholds(&ctx));
         let after = after.map_err(|issues| ApiError::invalid(&issues))?;
+        if after.face.enabled && !before.config.face.enabled && !acknowledges_biometrics {
+            require_closed_gallery(&ctx, id).await?;
+        }
         let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
         let judge_again =
@@ -89,6 +94,18 @@ pub(crate) async fn update(
         }
     }
     Err(ApiError::new(ErrorKind::Conflict))
+}
+
+/// Refuses to compute vectors of faces for an album with an open gallery without a word on what that means.
+async fn require_closed_gallery(ctx: &Context, album: AlbumId) -> Result<(), ApiError> {
+    let gallery = ctx.store.galleries.get(album).await?;
+    if !gallery.is_some_and(|gallery| gallery.enabled) {
+        return Ok(());
+    }
+    let message =
+        "must be `biometric`: faces in an album with an open gallery are going to be described by vectors";
+    let path = vec![PathSegment::Field("acknowledge")];
+    Err(ApiError::invalid(&[Issue { path, code: code::ACKNOWLEDGE_REQUIRED, message: message.to_owned() }]))
 }
 
 pub(crate) async fn delete(

@@ -42,7 +42,8 @@ fn album_operations() -> Vec<Operation> {
         ),
         Operation::new(
             manage("albums.update", "Update an album", "Missing fields are not changed, within `config` too. Photos that are already processed \
-                    keep their results; `reprocessingNeeded` says whether processing them again would change these."),
+                    keep their results; `reprocessingNeeded` says whether processing them again would change these. 400 with the issue `acknowledge_required` when \
+                    faces are switched on while the gallery of the album is open, without `acknowledge`."),
             albums::update,
         ),
         Operation::new(

@@ -39,6 +39,8 @@ pub(crate) mod code {
     pub(crate) const INVALID_FORMAT: &str = "invalid_format";
     /// The URL names an address that is not public.
     pub(crate) const ADDRESS_REFUSED: &str = "address_refused";
+    /// What the change means must be acknowledged.
+    pub(crate) const ACKNOWLEDGE_REQUIRED: &str = "acknowledge_required";
     /// The password is among those that are guessed first.
     pub(crate) const TOO_COMMON: &str = "too_common";
     /// The password is the address of the account.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::config::{AlbumConfig, ConfigChange};
 use super::{Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input, nested};
-use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, web_uri};
+use crate::validate::validators::{Integer, ListOf, Nullable, OneOf, Text, text, web_uri};
 use crate::wire::cursor::{AlbumPosition, album_cursor};
 
 /// An album: the photos of one event.
@@ -217,6 +217,22 @@ pub(crate) struct UpdateAlbum {
     pub(crate) cover_url: Option<Option<String>>,
     pub(crate) tags: Option<Vec<String>>,
     pub(crate) config: Option<ConfigChange>,
+    pub(crate) acknowledges_biometrics: bool,
+}
+
+/// What a change may acknowledge.
+#[derive(Clone, Copy)]
+enum Acknowledgement {
+    /// That vectors of faces are computed.
+    Biometric,
+}
+
+impl Acknowledgement {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Biometric => "biometric",
+        }
+    }
 }
 
 impl Input for UpdateAlbum {
@@ -229,7 +245,14 @@ impl Input for UpdateAlbum {
             fields.optional("coverUrl", "The new cover picture, or null to remove it.", Nullable(web_uri()));
         let tags = fields.optional("tags", "The new labels; they replace all previous ones.", tag_list());
         let config = fields.optional("config", CONFIG_DESCRIPTION, nested());
-        Some(Self { album: album?, title, cover_url, tags, config })
+        let acknowledge = fields.optional(
+            "acknowledge",
+            "`biometric`: that vectors of faces are computed. Required to switch `face.enabled` on while the gallery of the album is \
+             open.",
+            OneOf { choices: &[Acknowledgement::Biometric], to_name: Acknowledgement::as_str },
+        );
+        let acknowledges_biometrics = acknowledge.is_some();
+        Some(Self { album: album?, title, cover_url, tags, config, acknowledges_biometrics })
     }
 
     fn example() -> Value {

@@ -52,6 +52,26 @@ fn a_gallery_is_there_when_it_is_enabled_and_its_link_can_be_replaced() {
 }
 
 #[test]
+fn faces_of_an_album_with_an_open_gallery_are_switched_on_knowingly() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = open_gallery(&service, &partner, json!({}));
+    let switch = |enabled: bool, more: Value| {
+        let mut body = json!({ "albumId": album, "config": { "face": { "enabled": enabled } } });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        partner.call("/albums/update", &body)
+    };
+    switch(false, json!({})).ok();
+    let refused = switch(true, json!({})).issues();
+    assert_eq!(refused, [(r#"["acknowledge"]"#.to_owned(), "acknowledge_required".to_owned())]);
+    switch(true, json!({ "acknowledge": "biometric" })).ok();
+    switch(true, json!({})).ok();
+    switch(false, json!({})).ok();
+    partner.call("/albums/gallery/update", &json!({ "albumId": album, "enabled": false })).ok();
+    switch(true, json!({})).ok();
+}
+
+#[test]
 fn visitors_do_what_is_permitted_and_see_no_confidences() {
     let service = TestService::start();
     let partner = service.partner();

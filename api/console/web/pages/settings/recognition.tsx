@@ -24,6 +24,9 @@ export function RecognitionForm(props: {
   const mode = useSignal(settings.mode);
   const grid = useSignal<Grid>(settings.grid ?? FIRST_GRID);
   const threshold = useSignal(settings.confidenceThreshold);
+  // Vectors of faces are biometric data: who switches them on says so.
+  const isAcknowledged = useSignal(false);
+  const needsWord = kind === "face" && isEnabled.value && !settings.enabled;
   const action = useAction(() => {
     const change: Partial<RecognitionSettings> = {
       enabled: isEnabled.value,
@@ -31,7 +34,8 @@ export function RecognitionForm(props: {
       confidenceThreshold: threshold.value,
     };
     if (mode.value === "grid") change.grid = grid.value;
-    return save({ config: { [kind]: change } });
+    const word = needsWord && isAcknowledged.value ? ({ acknowledge: "biometric" } as const) : {};
+    return save({ config: { [kind]: change }, ...word });
   });
   return (
     <SettingsForm title={t(`settings.${kind}`)} action={action}>
@@ -40,6 +44,14 @@ export function RecognitionForm(props: {
         checked={isEnabled.value}
         onChange={(enabled) => (isEnabled.value = enabled)}
       />
+      {needsWord && (
+        <CheckField
+          label={t("settings.face_acknowledge")}
+          hint={t("settings.face_acknowledge_hint")}
+          checked={isAcknowledged.value}
+          onChange={(acknowledged) => (isAcknowledged.value = acknowledged)}
+        />
+      )}
       <SelectField
         label={t("settings.mode")}
         hint={t("settings.mode_hint")}
