@@ -143,6 +143,11 @@ fn a_publisher_that_hangs_while_another_publishes_loses_nothing() {
 }
 
 #[test]
+fn erasers_killed_at_random_moments_leave_true_receipts_and_lose_nothing() {
+    check_loses_nothing(&faults::ERASER_KILLED);
+}
+
+#[test]
 fn clocks_that_are_minutes_apart_lose_nothing() {
     check_loses_nothing(&faults::CLOCKS_APART);
 }

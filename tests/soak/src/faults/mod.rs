@@ -5,6 +5,7 @@
 
 mod clocks;
 mod database;
+mod erasures;
 mod kills;
 mod queue;
 mod storage;
@@ -21,6 +22,7 @@ use crate::flow::Flow;
 
 pub use clocks::CLOCKS_APART;
 pub use database::{POSTGRES_REFUSING, POSTGRES_RESTARTED, POSTGRES_SILENT};
+pub use erasures::ERASER_KILLED;
 pub use kills::{ANYTHING_KILLED, API_KILLED, EVERYTHING_KILLED, WORKER_KILLED};
 pub use queue::{NATS_DISK_LOST, NATS_RESTARTED};
 pub use storage::{S3_CUTTING, S3_FAILING, S3_SLOW};
@@ -28,7 +30,7 @@ pub use webhooks::{PUBLISHER_HANGS, PUBLISHER_KILLED, SENDER_KILLED};
 pub use workers::{KILLING_PHOTO, ROLLING_UPDATE, SAME_PHOTO};
 
 /// All faults.
-pub const FAULTS: [&Fault; 19] = [
+pub const FAULTS: [&Fault; 20] = [
     &WORKER_KILLED,
     &API_KILLED,
     &ANYTHING_KILLED,
@@ -44,6 +46,7 @@ pub const FAULTS: [&Fault; 19] = [
     &SENDER_KILLED,
     &PUBLISHER_KILLED,
     &PUBLISHER_HANGS,
+    &ERASER_KILLED,
     &CLOCKS_APART,
     &SAME_PHOTO,
     &KILLING_PHOTO,

@@ -1,0 +1,95 @@
+//! Faults of those who erase people.
+
+use std::time::{Duration, Instant};
+
+use photofinish_tests::harness::Partner;
+use photofinish_tests::harness::test_photo::TestPhoto;
+use serde_json::{Value, json};
+
+use super::{DEFAULT_FAULT, Fault, FaultContext};
+
+/// What the key of the one who asks may do.
+const SCOPES: [&str; 3] = ["album:manage", "photo:upload", "search:read"];
+/// The bib of who asks to be erased.
+const BIB: &str = "1204";
+/// How long another process may take: the task of the one that was killed lapses first.
+const FINISH_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// At a random moment after a person asked to be erased: before the first transaction, while objects are deleted, while
+/// files are cleaned, before the receipt is signed. Another API finishes it, and its receipt is true; or nothing was erased.
+pub const ERASER_KILLED: Fault = Fault {
+    name: "eraser-killed",
+    description: "`kill -9` of the API that erases a person",
+    unit: "kills",
+    inject: |context| {
+        let kills = context.short_or_long(3, 12);
+        // An organization of its own, so that the event has all its photos at the end.
+        let key = context.cluster.apis()[1].create_key_for("Who asks to go", &SCOPES, "test");
+        for _ in 0..kills {
+            kill_while_erasing(context, &key)?;
+        }
+        Ok(kills)
+    },
+    ..DEFAULT_FAULT
+};
+
+fn kill_while_erasing(context: &mut FaultContext<'_>, key: &str) -> anyhow::Result<()> {
+    let apis = context.cluster.apis();
+    let number = context.random_below(apis.len());
+    let (eraser, other) = (&apis[number], &apis[(number + 1) % apis.len()]);
+    let (partner, beside) = (eraser.partner_with(key), other.partner_with(key));
+    let album = partner.create_album("Erased");
+    let photo = TestPhoto::new(1200, 800).with_bib(BIB, [750, 450]).to_jpeg();
+    partner.upload_photo(&album, "a.jpg", &photo);
+    partner.wait_until_idle(&album);
+    let mut request = json!({ "albumId": album, "bib": BIB, "photos": "delete", "dryRun": true });
+    let shown = partner.call_ok("/people/erase", &request);
+    request["dryRun"] = json!(false);
+    request["confirm"] = shown["preview"]["confirm"].clone();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| partner.call("/people/erase", &request));
+        context.sleep_random(0..150);
+        eraser.kill();
+        // Fails if there was no response any more.
+        drop(asked.join());
+    });
+    let checked = check_erasure(&beside, &album);
+    context.sleep_random(0..500);
+    eraser.restart();
+    checked?;
+    beside.call_ok("/albums/delete", &json!({ "albumId": album }));
+    wait_for_receipts(&beside, &album)
+}
+
+/// Checks through another API that all or nothing was erased.
+fn check_erasure(partner: &Partner, album: &str) -> anyhow::Result<()> {
+    let found = || partner.search_by_bib(album, BIB).len();
+    if list_erasures(partner, album).is_empty() {
+        anyhow::ensure!(found() == 1, "nothing was asked to be erased, and nothing is found");
+        return Ok(());
+    }
+    anyhow::ensure!(found() == 0, "what is erased is found");
+    wait_for_receipts(partner, album)?;
+    for erasure in list_erasures(partner, album) {
+        let one = json!({ "receiptId": erasure["receiptId"] });
+        let checked = partner.call_ok("/erasures/verify", &one);
+        anyhow::ensure!(checked["left"] == 0, "a receipt is not true: {checked}");
+    }
+    Ok(())
+}
+
+fn wait_for_receipts(partner: &Partner, album: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !list_erasures(partner, album).iter().all(|erasure| erasure["state"] == "done") {
+        anyhow::ensure!(begun.elapsed() < FINISH_LIMIT, "an erasure is not finished by another process");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+fn list_erasures(partner: &Partner, album: &str) -> Vec<Value> {
+    let listed = partner.call_ok("/erasures/list", &json!({ "albumId": album }));
+    listed["erasures"].as_array().cloned().unwrap_or_default()
+}
