@@ -189,6 +189,18 @@ fn roles_permit_what_they_say() {
     operator.keep(&joined);
     assert_eq!(operator.call("operator/get", json!({})).ok()["components"][0]["name"], "database");
     assert_eq!(operator.call("pipeline/get", json!({})).ok()["processes"], json!([]));
+    // An owner who could make a link to the password of an operator would be one.
+    let accounts = owner.call("accounts/list", json!({})).ok()["accounts"].clone();
+    let of_operator = |account: &&Value| account["operator"] == true;
+    let id = accounts.as_array().unwrap().iter().find(of_operator).unwrap()["id"].clone();
+    let attempts = [
+        ("accounts/reset", json!({ "accountId": id })),
+        ("accounts/update", json!({ "accountId": id, "disabled": true })),
+    ];
+    for (path, body) in attempts {
+        let error = owner.call(path, body).defined_error(403, "FORBIDDEN");
+        assert_eq!(error["data"]["code"], "INSUFFICIENT_ROLE", "{path}");
+    }
 }
 
 #[test]

@@ -118,6 +118,8 @@ export function GalleryPage({ album }: AlbumProps) {
   );
 }
 
+type Settings = ReturnType<typeof pickSettings>;
+
 /** The settings that the form changes. */
 function pickSettings(gallery: Gallery) {
   const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor } = gallery;
@@ -127,11 +129,16 @@ function pickSettings(gallery: Gallery) {
 }
 
 function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery: Gallery) => void }) {
-  const form = useSignal(pickSettings(gallery));
+  const kept = useSignal(pickSettings(gallery));
+  const form = useSignal(kept.value);
   const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
   const save = useAction(async () => {
-    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...form.value });
-    form.value = pickSettings(saved);
+    // What was not changed is left to the service: a gallery that is opened without a date ends after 90 days.
+    const entries = Object.entries(form.value).filter(([name, value]) => value !== kept.value[name as keyof Settings]);
+    const changed = Object.fromEntries(entries) as Partial<Settings>;
+    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...changed });
+    kept.value = pickSettings(saved);
+    form.value = kept.value;
     onSaved(saved);
     notify(t("settings.saved"));
   });

@@ -18,6 +18,9 @@ const CONFIRMATIONS = 16;
 /** How often a photo is tried that the storage refuses. */
 const TRIES = 4;
 
+/** A URL that ends sooner is not tried any more, milliseconds: some storages refuse it in the middle of the bytes. */
+const URL_RESERVE = 30_000;
+
 /** How an upload is getting on. */
 export type UploadState = "idle" | "listing" | "running" | "paused" | "finished";
 
@@ -41,6 +44,12 @@ interface Uploaded {
   photoId: string;
 }
 
+interface Ticket extends Uploaded {
+  uploadUrl: string;
+  /** When the URL ends, milliseconds. */
+  endsAt: number;
+}
+
 const NOTHING: UploadCounts = { found: 0, sent: 0, skipped: 0, tooLarge: 0, failed: 0, left: 0, others: 0 };
 
 /** The upload to one album. */
@@ -58,7 +67,11 @@ export class Upload {
   readonly isActive = computed(() => ["listing", "running", "paused"].includes(this.state.value));
 
   private waiting: NamedFile[] = [];
-  private ready: { photo: NamedFile; photoId: string; uploadUrl: string }[] = [];
+  private ready: Ticket[] = [];
+  /** The names of photos that wait or are on their way. */
+  private readonly underway = new Set<string>();
+  /** Photos whose URL was refused once. */
+  private readonly signedAgain = new Set<NamedFile>();
   private unconfirmed: Uploaded[] = [];
   private ticketing: Promise<void> | undefined;
   private workers = 0;
@@ -113,17 +126,22 @@ export class Upload {
     this.waiting = [];
     this.ready = [];
     this.unconfirmed = [];
+    this.underway.clear();
+    this.signedAgain.clear();
   }
 
   /** Leaves out what the album has and what is too large. */
   private async queue(photos: NamedFile[]): Promise<void> {
     const there = await this.listNames();
-    for (const photo of this.waiting) there.add(photo.name);
+    for (const name of this.underway) there.add(name);
     const wanted: NamedFile[] = [];
     for (const photo of photos) {
       if (there.has(photo.name)) this.settle(photo, { skipped: 1 });
       else if (photo.file.size > this.maxBytes) this.refuse(photo, "TOO_LARGE", { tooLarge: 1 });
-      else wanted.push(photo);
+      else {
+        wanted.push(photo);
+        this.underway.add(photo.name);
+      }
       there.add(photo.name);
     }
     this.waiting.push(...wanted);
@@ -175,7 +193,7 @@ export class Upload {
     while (this.state.value === "running") {
       const next = this.ready.shift();
       if (next) {
-        await this.send(next.photo, next.photoId, next.uploadUrl);
+        await this.send(next);
         await this.confirm(CONFIRMATIONS);
       } else if (this.waiting.length > 0 || this.ticketing) {
         // One request at a time, for all workers.
@@ -191,14 +209,18 @@ export class Upload {
     const input = { albumId: this.albumId, entries };
     const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
     for (const [index, photo] of photos.entries()) {
-      const { photoId, uploadUrl, error } = results[index] ?? {};
-      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl });
+      const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
+      const endsAt = expiresAt ? Date.parse(expiresAt) : Number.POSITIVE_INFINITY;
+      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, endsAt });
       else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
     }
   }
 
-  private async send(photo: NamedFile, photoId: string, uploadUrl: string): Promise<void> {
+  private async send(ticket: Ticket): Promise<void> {
+    const { photo, photoId, uploadUrl } = ticket;
     for (let tries = 0; tries < TRIES; ) {
+      // It waited for a pause or for the connection.
+      if (Date.now() > ticket.endsAt - URL_RESERVE) return this.signAgain(ticket);
       try {
         if (await putBytes(uploadUrl, photo.file, photo.contentType, this.abort.signal)) {
           this.isAway.value = false;
@@ -206,6 +228,11 @@ export class Upload {
           return;
         }
         tries += 1;
+        // The clock of this machine may be wrong: what is refused is signed again, once.
+        if (!this.signedAgain.has(photo)) {
+          this.signedAgain.add(photo);
+          return this.signAgain(ticket);
+        }
       } catch (error) {
         if (this.abort.signal.aborted) throw error;
         if (!(await isReadable(photo.file))) return this.refuse(photo, "UNREADABLE", { failed: 1 });
@@ -215,6 +242,17 @@ export class Upload {
       await wait(backoff(tries), this.abort.signal);
     }
     this.refuse(photo, "STORAGE_REFUSED", { failed: 1 });
+  }
+
+  /** Gives a photo another URL, and takes back the one that it had. */
+  private async signAgain({ photo, photoId }: Ticket): Promise<void> {
+    const old = { albumId: this.albumId, photoId };
+    try {
+      await this.persist(() => call("photos/photo/delete", old, this.abort.signal));
+    } catch (error) {
+      if (!(error instanceof ApiFailure) || error.status !== 404) throw error;
+    }
+    this.waiting.unshift(photo);
   }
 
   /** Confirms what was sent, once there are `least` of them. */
@@ -246,6 +284,7 @@ export class Upload {
   }
 
   private settle(photo: NamedFile, counts: Partial<UploadCounts>): void {
+    this.underway.delete(photo.name);
     this.bytesSent.value += photo.file.size;
     this.change({ ...counts, left: -1 });
   }
