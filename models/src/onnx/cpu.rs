@@ -8,11 +8,27 @@ const CPU_INFO: &str = "/proc/cpuinfo";
 /// Flags of CPUs that multiply bf16 numbers natively. Others emulate them, at a third of the speed of f32.
 const BF16_FLAGS: [&str; 2] = ["avx512_bf16", "amx_bf16"];
 
+/// Flags of CPUs on which the speed of networks depends.
+const SPEED_FLAGS: [&str; 10] = [
+    "avx2",
+    "fma",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_bf16",
+    "amx_int8",
+];
+
 /// The CPU of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// The vendor's name; empty when it is not known.
+    /// The vendor's name; empty when it is not known. Virtual machines of different generations often have the same.
     pub name: String,
+    /// Family, model, stepping and the vector instructions that it has, as the kernel calls them.
+    pub generation: String,
     /// Whether it computes bf16 natively.
     pub has_bf16: bool,
 }
@@ -32,8 +48,13 @@ impl Cpu {
             };
             text.lines().find_map(value).unwrap_or_default()
         };
-        let has_bf16 = field("flags").split_whitespace().any(|flag| BF16_FLAGS.contains(&flag));
-        Self { name: field("model name"), has_bf16 }
+        let flags = field("flags");
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let has_bf16 = flags.iter().any(|flag| BF16_FLAGS.contains(flag));
+        let numbers = ["cpu family", "model", "stepping"].map(field);
+        let speed = SPEED_FLAGS.into_iter().filter(|flag| flags.contains(flag));
+        let described: Vec<&str> = numbers.iter().map(String::as_str).chain(speed).collect();
+        Self { name: field("model name"), generation: described.join(" ").trim().to_owned(), has_bf16 }
     }
 }
 
@@ -47,8 +68,22 @@ mod tests {
             format!("processor\t: 0\nmodel name\t: A CPU\nflags\t\t: fpu {flags} sse\n\nprocessor\t: 1\n")
         };
         let cpu = |flags: &str| Cpu::parse(&info(flags));
-        assert_eq!(cpu("avx512f avx512_vnni"), Cpu { name: "A CPU".into(), has_bf16: false });
         assert!(cpu("avx512_bf16").has_bf16 && cpu("amx_bf16 amx_tile").has_bf16);
-        assert_eq!(Cpu::parse(""), Cpu { name: String::new(), has_bf16: false });
+        let without = cpu("avx512f avx512_vnni");
+        assert_eq!((without.name.as_str(), without.has_bf16), ("A CPU", false));
+        assert_eq!(Cpu::parse(""), Cpu { name: String::new(), generation: String::new(), has_bf16: false });
+    }
+
+    #[test]
+    fn generations_of_one_name_are_told_apart() {
+        let info = |model: u32, flags: &str| {
+            format!(
+                "cpu family\t: 25\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\nstepping\t: 1\nflags\t\t: {flags}\n"
+            )
+        };
+        let cpu = |model, flags: &str| Cpu::parse(&info(model, flags));
+        assert_eq!(cpu(17, "fpu avx2 avx512f").generation, "25 17 1 avx2 avx512f");
+        assert_ne!(cpu(17, "avx2"), cpu(1, "avx2"));
+        assert_ne!(cpu(17, "avx2 avx512f amx_tile"), cpu(17, "avx2 avx512f"), "what a hypervisor hides");
     }
 }

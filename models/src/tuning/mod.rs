@@ -118,8 +118,7 @@ pub fn measure_or_load(
 /// Everything that a measurement depends on.
 fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
     let networks: Vec<&str> = candidates.iter().map(|candidate| candidate.identity.as_str()).collect();
-    let bf16 = if cpu.has_bf16 { "with bf16" } else { "without bf16" };
-    format!("{} {bf16}, {}, {}", cpu.name, runtime.describe_library(), networks.join(", "))
+    format!("{} {}, {}, {}", cpu.name, cpu.generation, runtime.describe_library(), networks.join(", "))
 }
 
 fn measure_network(
