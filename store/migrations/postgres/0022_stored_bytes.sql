@@ -1,7 +1,7 @@
 -- What of each photo is stored, and its sums by album: `migrations/sqlite` says what the columns mean.
 --
 -- The sums are kept where photos are counted, by the same triggers: no statement more. Here only columns are added and the
--- triggers' functions replaced, with a short lock. The photos that exist are added up by the next migration, while photos
+-- triggers' functions replaced, with a short lock. The photos that exist are added up by 0024, while photos
 -- are written.
 
 alter table photo
