@@ -116,7 +116,22 @@ pub struct CostPrices {
     /// An hour of a CPU core.
     pub cpu_hour: f64,
     /// An hour of a device.
-    pub device_hour: f64,
+    pub gpu_hour: f64,
+    /// A gigabyte (10^9 bytes) stored for a month.
+    pub gb_month: f64,
+}
+
+impl CostPrices {
+    /// What time of CPU and of a device costs.
+    pub fn of_time(&self, cpu: Duration, device: Duration) -> f64 {
+        let hours = |time: Duration| time.as_secs_f64() / 3600.0;
+        hours(cpu) * self.cpu_hour + hours(device) * self.gpu_hour
+    }
+
+    /// What storing bytes for a month costs.
+    pub fn of_month(&self, bytes: u64) -> f64 {
+        bytes as f64 / 1e9 * self.gb_month
+    }
 }
 
 /// Says why a picture cannot be drawn as a watermark.

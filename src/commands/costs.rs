@@ -1,12 +1,14 @@
 //! `photofinish costs`: what processing the photos of an organization has cost.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use photofinish_api::context::CostPrices;
+use photofinish_store::Organizations;
 use photofinish_store::model::album::Tenant;
-use photofinish_store::model::cost::{CostQuery, CostRow};
+use photofinish_store::model::cost::{CostQuery, CostRow, Spent, StoredObjects};
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::key::KeyMode;
 use time::Date;
@@ -20,28 +22,25 @@ use crate::{run, store};
 /// Rows of one report at most.
 const MAX_ROWS: u32 = 1_000_000;
 
-/// Seconds of an hour.
-const HOUR: f64 = 3600.0;
-
 /// What to sum up.
 #[derive(Args)]
 pub struct CostsArguments {
-    /// The organization
-    #[arg(long)]
-    organization: String,
-    /// The first day (UTC), such as 2026-10-01
+    /// The organization; that of the album if missing
+    #[arg(long, required_unless_present = "album")]
+    organization: Option<String>,
+    /// The first day (UTC), such as 2026-10-01; all that is kept if missing
     #[arg(long, value_parser = parse_day)]
-    from: Date,
-    /// The last day
+    from: Option<Date>,
+    /// The last day; today if missing
     #[arg(long, value_parser = parse_day)]
-    to: Date,
-    /// Only this album; also one that was deleted
+    to: Option<Date>,
+    /// Only this album; with --organization also one that was deleted
     #[arg(long)]
     album: Option<uuid::Uuid>,
     /// What each row is of; several allowed
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["stage"])]
     by: Vec<CostKey>,
-    /// Whose costs
+    /// Whose costs; without --organization those of the album
     #[arg(long, value_enum, default_value = "live")]
     mode: ModeArgument,
     /// As comma-separated values
@@ -61,31 +60,66 @@ enum CostKey {
 /// # Errors
 /// When the database cannot be used, or there is no such organization.
 pub fn run(config: &Config, arguments: &CostsArguments) -> anyhow::Result<ExitCode> {
-    if arguments.to < arguments.from {
+    if matches!((arguments.from, arguments.to), (Some(from), Some(to)) if to < from) {
         bail!("--to must not be before --from");
     }
-    let rows = run::block_on(load(config, arguments))??;
-    for line in format_rows(arguments, &rows, config.settings.costs.cost_prices) {
+    let (rows, stored) = run::block_on(load(config, arguments))??;
+    let prices = config.settings.costs.cost_prices;
+    for line in format_rows(arguments, &rows, prices) {
         println!("{line}");
+    }
+    if !arguments.csv {
+        println!("{}", format_stored(stored, prices));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<Vec<CostRow>> {
+async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<(Vec<CostRow>, StoredObjects)> {
     let organizations = store::open_organizations(config).await?;
-    let organization = find_organization(&organizations, &arguments.organization).await?;
-    let tenant = Tenant { organization, mode: KeyMode::from(arguments.mode) };
+    let album = arguments.album.map(AlbumId);
+    let tenant =
+        find_tenant(&organizations, arguments.organization.as_deref(), album, arguments.mode).await?;
     let query = CostQuery {
-        from: arguments.from,
-        to: arguments.to,
-        album: arguments.album.map(AlbumId),
+        from: arguments.from.unwrap_or(CostQuery::FIRST_DAY),
+        to: arguments.to.unwrap_or(CostQuery::LAST_DAY),
+        album,
         by_day: arguments.by.contains(&CostKey::Day),
         by_album: arguments.by.contains(&CostKey::Album),
         by_stage: arguments.by.contains(&CostKey::Stage),
         photos_only: false,
         limit: MAX_ROWS,
     };
-    Ok(organizations.costs.costs(&tenant, query).await?)
+    let rows = organizations.costs.costs(&tenant, query).await?;
+    Ok((rows, organizations.costs.stored(&tenant, album).await?))
+}
+
+/// The organization that is named, else the owner of the album.
+async fn find_tenant(
+    organizations: &Organizations,
+    name: Option<&str>,
+    album: Option<AlbumId>,
+    mode: ModeArgument,
+) -> anyhow::Result<Tenant> {
+    match (name, album) {
+        (Some(name), _) => {
+            let organization = find_organization(organizations, name).await?;
+            Ok(Tenant { organization, mode: KeyMode::from(mode) })
+        }
+        (None, Some(album)) => {
+            let owner = organizations.costs.owner_of(album).await?;
+            owner.with_context(|| {
+                format!("there is no album {album}: for one that was deleted name its --organization")
+            })
+        }
+        (None, None) => bail!("name an --organization or an --album"),
+    }
+}
+
+/// What is stored now, in a line.
+fn format_stored(stored: StoredObjects, prices: Option<CostPrices>) -> String {
+    let StoredObjects { objects, bytes } = stored;
+    let money = prices.map(|prices| format!(", {:.6} a month", prices.of_month(bytes)));
+    format!("stored now: {objects} objects, {bytes} bytes{}", money.unwrap_or_default())
 }
 
 /// A line of names, and one for each row.
@@ -106,11 +140,11 @@ fn format_rows(arguments: &CostsArguments, rows: &[CostRow], prices: Option<Cost
     for row in rows {
         let day = row.day.map(|day| day.to_string());
         let mut line = keys(day, row.album.map(|album| album.to_string()), row.stage.clone());
-        let (cpu, device) = (row.spent.cpu.as_secs_f64(), row.spent.device.as_secs_f64());
-        line.extend([row.photos.to_string(), format!("{cpu:.3}"), format!("{device:.3}")]);
+        let Spent { cpu, device, .. } = row.spent;
+        let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
+        line.extend([row.photos.to_string(), seconds(cpu), seconds(device)]);
         line.extend([row.spent.bytes_read.to_string(), row.spent.bytes_written.to_string()]);
-        let money = |prices: CostPrices| cpu / HOUR * prices.cpu_hour + device / HOUR * prices.device_hour;
-        line.extend(prices.map(|prices| format!("{:.6}", money(prices))));
+        line.extend(prices.map(|prices| format!("{:.6}", prices.of_time(cpu, device))));
         table.push(line);
     }
     if arguments.csv { table.iter().map(|row| row.join(",")).collect() } else { align(&table) }

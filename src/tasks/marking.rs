@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use photofinish_pipeline::marking::{PreviewMarker, WatermarkPicture};
+use photofinish_store::model::cost::{Spent, thread_cpu_time};
 use photofinish_store::model::ids::{PhotoId, ProcessId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::process::{Task, TaskLease};
-use photofinish_store::model::watermark::AlbumToMark;
+use photofinish_store::model::watermark::{AlbumToMark, MarkedPhoto};
 use photofinish_store::{Store, StoreError, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 
@@ -119,32 +120,39 @@ async fn mark_photos(
     let previews: Vec<(PhotoId, Bytes)> =
         found.try_filter_map(async |preview| Ok(preview)).try_collect().await?;
     let marked = draw(previews, Arc::clone(watermark)).await?;
-    let write = |(photo, picture): (PhotoId, Bytes)| async move {
-        store.blobs.write(&key(photo, ObjectRole::Marked), "image/jpeg", picture).await?;
-        Ok::<_, StoreError>(photo)
+    let write = |(marked, picture): (MarkedPhoto, Bytes)| async move {
+        store.blobs.write(&key(marked.photo, ObjectRole::Marked), "image/jpeg", picture).await?;
+        Ok::<_, StoreError>(marked)
     };
-    let written: Vec<PhotoId> =
+    let written: Vec<MarkedPhoto> =
         stream::iter(marked).map(write).buffered(CONCURRENT_OBJECTS).try_collect().await?;
     store.watermarks.note_marked(album.album, &written, watermark.version()).await?;
     // A photo that was deleted meanwhile leaves no picture.
-    let present = store.photos.get_many(album.album, &written).await?;
-    for photo in written.iter().filter(|photo| present.iter().all(|present| present.id != **photo)) {
+    let photos: Vec<PhotoId> = written.iter().map(|marked| marked.photo).collect();
+    let present = store.photos.get_many(album.album, &photos).await?;
+    for photo in photos.iter().filter(|photo| present.iter().all(|present| present.id != **photo)) {
         store.blobs.delete(&key(*photo, ObjectRole::Marked)).await?;
     }
     Ok(written.len() as u64)
 }
 
-/// Draws the watermark on previews, one after the other: this has one core at most.
+/// Draws the watermark on previews, one after the other: this has one core at most. Returns what each cost.
 async fn draw(
     previews: Vec<(PhotoId, Bytes)>,
     watermark: Arc<WatermarkPicture>,
-) -> Result<Vec<(PhotoId, Bytes)>, StoreError> {
+) -> Result<Vec<(MarkedPhoto, Bytes)>, StoreError> {
     let draw_all = move || {
         let mut marker = PreviewMarker::new().map_err(|error| failed(&error))?;
         let mut marked = Vec::with_capacity(previews.len());
         for (photo, preview) in previews {
+            let cpu_before = thread_cpu_time();
             match marker.mark(&preview, &watermark) {
-                Ok(picture) => marked.push((photo, picture)),
+                Ok(picture) => {
+                    let cpu = thread_cpu_time().saturating_sub(cpu_before);
+                    let (bytes_read, bytes_written) = (preview.len() as u64, picture.len() as u64);
+                    let spent = Spent { cpu, bytes_read, bytes_written, ..Spent::default() };
+                    marked.push((MarkedPhoto { photo, spent }, picture));
+                }
                 Err(error) => tracing::warn!(photo.id = %photo, %error, "cannot draw a watermark"),
             }
         }

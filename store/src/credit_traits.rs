@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::model::album::Tenant;
-use crate::model::cost::{CostQuery, CostRow, SearchCosts};
+use crate::model::cost::{CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects};
 use crate::model::credit::{
     Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
@@ -83,6 +83,19 @@ pub trait RateWindows: Send + Sync {
 pub trait Costs: Send + Sync {
     /// Sums up the costs of a tenant, by day, album and stage.
     async fn costs(&self, tenant: &Tenant, query: CostQuery) -> Result<Vec<CostRow>>;
+    /// Returns what is stored of a tenant's photos, of all or of one album. Costs the same however many photos there are.
+    async fn stored(&self, tenant: &Tenant, album: Option<AlbumId>) -> Result<StoredObjects>;
+    /// Returns the dearest of the `newest` photos of an album, at most `limit`, the dearest first. The caller has checked that
+    /// the album belongs to the tenant.
+    async fn dearest(
+        &self,
+        album: AlbumId,
+        newest: u32,
+        weights: CostWeights,
+        limit: u32,
+    ) -> Result<Vec<PhotoCost>>;
+    /// Returns whose an album is; `None` if there is none.
+    async fn owner_of(&self, album: AlbumId) -> Result<Option<Tenant>>;
     /// What searches of this process cost, until it is written.
     fn searches(&self) -> &SearchCosts;
     /// Writes what searches of this process cost; keeps it when that fails.

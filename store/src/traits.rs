@@ -154,6 +154,15 @@ pub enum LeaseKind {
     CrashSuspect,
 }
 
+/// The sizes of the pictures that were made of a photo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PictureSizes {
+    /// Of its preview and thumbnail together.
+    pub picture_bytes: u64,
+    /// Of the preview with the album's watermark, if it was written.
+    pub marked_bytes: Option<u64>,
+}
+
 /// Everything that processing a photo found.
 #[derive(Clone, Debug)]
 pub struct PhotoResults {
@@ -167,6 +176,8 @@ pub struct PhotoResults {
     pub camera: Option<String>,
     /// The version of the watermark in its marked picture; 0 if it has none.
     pub watermark_version: i64,
+    /// The files of its pictures, which are written already.
+    pub pictures: PictureSizes,
     /// Runners whose bibs were not read, because the photo has too many: the smallest.
     pub skipped_runners: u32,
     /// Its faces, largest first.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::watermark::{AlbumToMark, Watermark, WatermarkChange};
+use crate::model::watermark::{AlbumToMark, MarkedPhoto, Watermark, WatermarkChange};
 use crate::traits::Result;
 
 /// Watermarks of albums, and which photos show them. The caller has checked with [`crate::traits::Albums::get`] that an album
@@ -33,8 +33,8 @@ pub trait Watermarks: Send + Sync {
         after: Option<PhotoId>,
         limit: u32,
     ) -> Result<Vec<PhotoId>>;
-    /// Notes that the marked pictures of photos show a version.
-    async fn note_marked(&self, album: AlbumId, photos: &[PhotoId], version: i64) -> Result<()>;
+    /// Notes that the marked pictures of photos show a version, and what drawing and writing them cost.
+    async fn note_marked(&self, album: AlbumId, photos: &[MarkedPhoto], version: i64) -> Result<()>;
     /// Notes that what was to be done when an album was listed is done.
     async fn note_all_marked(&self, done: AlbumToMark) -> Result<()>;
 }

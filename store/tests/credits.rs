@@ -121,7 +121,7 @@ async fn balances_are_the_sums_of_photos_at_any_moment() {
 /// Does something with photos of one of the albums.
 async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
     use photofinish_store::model::photo::{FailureReason, NewPhoto, PhotoSize};
-    use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults};
+    use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
     let fixture = &fixtures[(choice / 16) as usize % fixtures.len()];
     let lease = async |kind| {
         let ttl = if choice.is_multiple_of(5) { Duration::ZERO } else { Duration::from_secs(60) };
@@ -144,6 +144,7 @@ async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
                 taken_at: None,
                 camera: None,
                 watermark_version: 0,
+                pictures: PictureSizes::default(),
                 skipped_runners: 0,
                 faces: Vec::new(),
                 texts: Vec::new(),

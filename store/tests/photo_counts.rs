@@ -108,20 +108,33 @@ impl OtherClient {
 
     /// Checks that the kept counts of every album are those of its rows.
     async fn check_all_counts(&mut self) {
-        let name = match self {
-            Self::Sqlite(_) => "hex(album) || ' ' || state",
-            Self::Postgres(_) => "album || ' ' || state",
+        let album = match self {
+            Self::Sqlite(_) => "hex(album)",
+            Self::Postgres(_) => "album::text",
         };
+        let name = format!("{album} || ' ' || state");
         let kept = format!(
             "select {name}, cast(sum(count) as bigint) from photo_count group by album, state \
              having sum(count) <> 0"
         );
         let counted = format!("select {name}, count(*) from photo group by album, state");
         assert_eq!(self.select(&kept).await, self.select(&counted).await);
+        for (what, of_photo) in [("objects", OBJECTS_OF_PHOTO), ("bytes", BYTES_OF_PHOTO)] {
+            let kept = format!("select {album}, cast(sum({what}) as bigint) from photo_count group by album");
+            let stored = format!("select {album}, cast(sum({of_photo}) as bigint) from photo group by album");
+            let (mut kept, mut stored) = (self.select(&kept).await, self.select(&stored).await);
+            kept.retain(|_, sum| *sum != 0);
+            stored.retain(|_, sum| *sum != 0);
+            assert_eq!(kept, stored, "{what}");
+        }
     }
 }
 
-const TO_QUEUED: &str = "state = 'queued', confirmed_at = 0";
+const OBJECTS_OF_PHOTO: &str = "case when size_bytes is null then 0 else 1 end + case when picture_bytes > 0 then 2 else 0 end \
+     + case when marked_bytes > 0 then 1 else 0 end";
+const BYTES_OF_PHOTO: &str = "coalesce(size_bytes, 0) + picture_bytes + marked_bytes";
+
+const TO_QUEUED: &str = "state = 'queued', confirmed_at = 0, size_bytes = 1000";
 const TO_READY: &str = "state = 'ready', settled_at = 1, lease = null";
 const TO_FAILED: &str = "state = 'failed', failure = 'TOO_LARGE', settled_at = 1, lease = null";
 
@@ -152,6 +165,9 @@ async fn the_writes_of_a_version_that_knows_no_counts_are_counted() {
         }
         client.update_photos(album, 1..=4, "lease_until = 10").await;
         client.update_photos(album, 1..=2, TO_READY).await;
+        client.update_photos(album, 1..=2, "picture_bytes = 300").await;
+        client.update_photos(album, 2..=2, "marked_bytes = 200").await;
+        client.update_photos(album, 2..=2, "picture_bytes = 250, marked_bytes = 210").await;
         client.update_photos(album, 3..=3, TO_FAILED).await;
         client.update_photos(album, 5..=10, TO_QUEUED).await;
         client.check_all_counts().await;

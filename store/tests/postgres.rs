@@ -13,7 +13,9 @@ use photofinish_servers::Postgres;
 use photofinish_store::conformance::{self, AlbumFixture, face, text};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{DetectedFace, PhotoState};
-use photofinish_store::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoRef, PhotoResults};
+use photofinish_store::traits::{
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoRef, PhotoResults, PictureSizes,
+};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use support::TestStore;
@@ -288,6 +290,7 @@ fn results_for(lease: &Lease, round: usize) -> PhotoResults {
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces: vec![DetectedFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],
         texts: vec![text(&format!("{round}"), 0.99)],

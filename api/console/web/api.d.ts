@@ -298,15 +298,27 @@ export interface PhotoFilter {
   takenFrom?: string;
   takenUntil?: string;
 }
-export interface CostRow {
-  stage?: string;
-  day?: string;
-  albumId?: string;
-  photos: number;
+export interface Costs {
   cpuSeconds: number;
   deviceSeconds: number;
   bytesRead: number;
   bytesWritten: number;
+  money: number | null;
+}
+export interface CostRow extends Costs {
+  stage?: string;
+  day?: string;
+  albumId?: string;
+  photos: number;
+}
+export interface DearPhoto extends Costs {
+  photoId: string;
+  filename: string;
+  thumbnailUrl: string | null;
+}
+export interface Stored {
+  objects: number;
+  bytes: number;
   money: number | null;
 }
 export interface StartListSummary {

@@ -9,6 +9,8 @@ import type {
   ConfigChange,
   Confirmation,
   CostRow,
+  Costs,
+  DearPhoto,
   Delivery,
   DeliveryDetail,
   Done,
@@ -35,6 +37,7 @@ import type {
   ServiceHealth,
   Session,
   StartListSummary,
+  Stored,
   StoreScan,
   TicketResult,
   UsageRow,
@@ -99,7 +102,11 @@ export interface Operations {
   "erasures/verify": [{ receiptId: string }, { checkedAt: string; left: number; stores: StoreScan[] }];
   "events/list": [Paged & { albumId?: string }, { events: ActivityEvent[]; nextCursor: string }];
   "usage/get": [{ from: string; to: string; by?: string[] }, { rows: UsageRow[]; total: { count: number; credits: number } }];
-  "usage/costs": [{ from: string; to: string; by?: string[]; albumId?: string }, { rows: CostRow[]; perPhoto: CostRow | null; photos: number }];
+  "usage/costs": [
+    { from?: string; to?: string; by?: string[]; albumId?: string },
+    { rows: CostRow[]; perPhoto: Costs | null; photos: number; storage: Stored },
+  ];
+  "usage/dearest": [InAlbum, { photos: DearPhoto[]; looked: number; total: number }];
   "credits/get": [object, { balance: number; held: number; granted: number; spent: number; unlimited: boolean; mode: Mode; prices: Record<string, number> }];
   "webhooks/list": [Paged, { webhooks: Webhook[]; total: number }];
   "webhooks/get": [{ webhookId: string }, Webhook];

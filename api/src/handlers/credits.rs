@@ -1,15 +1,21 @@
 //! Balances, usage, and the mock credits of test keys.
 
+use std::collections::HashMap;
+
 use photofinish_store::model::cost::CostQuery;
 use photofinish_store::model::credit::{Balance, CreditSettings, UsageQuery};
+use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::key::KeyMode;
+use photofinish_store::model::photo::{Photo, PhotoState};
 
 use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::urls::presign_pictures;
 use crate::validate::issues::{Issue, PathSegment, code};
-use crate::wire::cost::{CostReport, GetCosts};
+use crate::wire::album::OneAlbum;
+use crate::wire::cost::{CostReport, DearPhoto, DearestPhotos, GetCosts};
 use crate::wire::credit::{CreditReport, GetCredits, GetUsage, MAX_USAGE_ROWS, SetMockCredits, UsageReport};
 
 pub(crate) async fn get(ctx: Context, caller: AnyScope, _: GetCredits) -> Result<CreditReport, ApiError> {
@@ -54,7 +60,36 @@ pub(crate) async fn get_costs(
     }
     let all = CostQuery { by_day: false, by_album: false, by_stage: false, photos_only: true, ..query };
     let all = ctx.store.costs.costs(&caller.tenant, all).await?;
-    Ok(CostReport::new(caller.tenant.mode, rows, all.first(), ctx.settings.cost_prices))
+    let stored = ctx.store.costs.stored(&caller.tenant, query.album).await?;
+    Ok(CostReport::new(caller.tenant.mode, rows, all.first(), stored, ctx.settings.cost_prices))
+}
+
+/// Reads a limited number of photos: see [`DearestPhotos::NEWEST`].
+pub(crate) async fn get_dearest(
+    ctx: Context,
+    caller: AlbumManager,
+    input: OneAlbum,
+) -> Result<DearestPhotos, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let prices = ctx.settings.cost_prices;
+    let weights = DearestPhotos::weights(prices);
+    let costs =
+        ctx.store.costs.dearest(album.id, DearestPhotos::NEWEST, weights, DearestPhotos::SHOWN).await?;
+    let ids: Vec<PhotoId> = costs.iter().map(|cost| cost.photo).collect();
+    let mut photos: HashMap<PhotoId, Photo> =
+        ctx.store.photos.get_many(album.id, &ids).await?.into_iter().map(|photo| (photo.id, photo)).collect();
+    let mut dearest = Vec::with_capacity(costs.len());
+    for cost in &costs {
+        // One that was deleted meanwhile is left out.
+        let Some(photo) = photos.remove(&cost.photo) else { continue };
+        let thumbnail = match photo.state {
+            PhotoState::Ready => Some(presign_pictures(&ctx, &album, &photo).await?.thumbnail),
+            _ => None,
+        };
+        dearest.push(DearPhoto::new(photo, thumbnail, cost, prices));
+    }
+    let total = ctx.store.photos.count_by_state(album.id).await?.total();
+    Ok(DearestPhotos::new(dearest, total))
 }
 
 fn too_many_rows() -> ApiError {

@@ -1,6 +1,7 @@
 //! The operations of the console alone: sessions, accounts, keys, and what the service does. They are in no partner document.
 
 use crate::handlers::console::{accounts, invitations, keys, operator, pipeline, sessions};
+use crate::handlers::credits;
 use crate::operation::Operation;
 use crate::operation::info::{manage, read};
 
@@ -24,6 +25,10 @@ pub(crate) fn console_operations() -> Vec<Operation> {
         Operation::new(manage("keys.revoke", "Revoke a key", ""), keys::revoke),
         Operation::new(read("pipeline.get", "Get what the pipeline does", ""), pipeline::get)
             .with_events(pipeline::stream),
+        Operation::new(
+            manage("usage.dearest", "Get the dearest photos of an album", ""),
+            credits::get_dearest,
+        ),
         Operation::new(read("operator.get", "Get the health of the service", ""), operator::get),
         Operation::new(manage("operator.credits.grant", "Grant credits", ""), operator::grant),
     ]

@@ -39,9 +39,10 @@ pub(super) fn credit_operations() -> Vec<Operation> {
             manage(
                 "usage.costs",
                 "Get what processing photos has cost",
-                "CPU time, time of devices and bytes, by stage, day (UTC) and album. Written when a photo becomes ready or \
-                    fails; what a worker spent that died is nobody's. `money` by the prices of the operator. Kept for 25 \
-                    months.",
+                "CPU time, time of devices and bytes, by stage, day (UTC) and album. Written when a photo becomes ready, \
+                    fails or is given back; what a worker spent that died is nobody's. `storage` is what is stored now. \
+                    `money` by the prices of the operator. Kept for 25 months. 400 with the issue `too_big` at `by` if \
+                    there are more than 10,000 rows.",
             ),
             credits::get_costs,
         ),

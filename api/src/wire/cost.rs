@@ -1,8 +1,11 @@
 //! Requests and responses of `usage/costs`.
 
-use photofinish_store::model::cost::{self as stored, CostQuery, Spent};
+use photofinish_store::model::cost::{
+    self as stored, CostQuery, CostWeights, PhotoCost, Spent, StoredObjects,
+};
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::key::KeyMode;
+use photofinish_store::model::photo::Photo;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -12,7 +15,7 @@ use super::{Output, sample};
 use crate::context::CostPrices;
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{ListOf, OneOf, uuid};
-use crate::wire::credit::read_days;
+use crate::wire::credit::read_open_days;
 
 /// What rows of costs are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ impl Input for GetCosts {
     const NAME: &'static str = "GetCosts";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let days = read_days(fields);
+        let days = read_open_days(fields);
         let album = fields.optional("albumId", "Only this album; also one that was deleted.", uuid());
         let key = OneOf { choices: &CostKey::ALL, to_name: CostKey::as_str };
         let list = ListOf { item: key, min: 1, max: CostKey::ALL.len() };
@@ -88,20 +91,16 @@ pub(crate) struct Costs {
     money: Option<f64>,
 }
 
-/// Seconds of an hour.
-const HOUR: f64 = 3600.0;
-
 impl Costs {
     fn new(spent: &Spent, photos: f64, prices: Option<CostPrices>) -> Self {
         let per = |value: f64| value / photos;
-        let (cpu, device) = (per(spent.cpu.as_secs_f64()), per(spent.device.as_secs_f64()));
         let micros = |value: f64| (value * 1e6).round() / 1e6;
         Self {
-            cpu_seconds: micros(cpu),
-            device_seconds: micros(device),
+            cpu_seconds: micros(per(spent.cpu.as_secs_f64())),
+            device_seconds: micros(per(spent.device.as_secs_f64())),
             bytes_read: per(spent.bytes_read as f64).round(),
             bytes_written: per(spent.bytes_written as f64).round(),
-            money: prices.map(|prices| cpu / HOUR * prices.cpu_hour + device / HOUR * prices.device_hour),
+            money: prices.map(|prices| per(prices.of_time(spent.cpu, spent.device))),
         }
     }
 }
@@ -118,8 +117,9 @@ pub(crate) struct CostRow {
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     album_id: Option<Uuid>,
-    /// With `by` `stage`: `fetch`, `decode`, `resize`, `detect`, `embed`, `read`, `index` of photos, `probe` of selfies and
-    /// `face_search` of searches with them; may grow.
+    /// With `by` `stage`: `fetch`, `decode`, `resize`, `detect`, `embed`, `read`, `index` of photos, `overhead` for what
+    /// these stages' threads do between photos, `mark` of watermarks drawn later, `probe` of selfies and `face_search` of
+    /// searches with them; may grow.
     #[schema(nullable = false, example = "read")]
     #[serde(skip_serializing_if = "Option::is_none")]
     stage: Option<String>,
@@ -129,6 +129,27 @@ pub(crate) struct CostRow {
     photos: u64,
     #[serde(flatten)]
     costs: Costs,
+}
+
+/// What is stored now, whatever days are asked for.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StorageReport {
+    /// Confirmed originals, and the previews, thumbnails and previews with a watermark that were made of them. Without
+    /// selfies, which are deleted soon, and without pictures made by versions before this was counted.
+    #[schema(value_type = f64, minimum = 0)]
+    objects: u64,
+    #[schema(value_type = f64, minimum = 0)]
+    bytes: u64,
+    /// For a month, by the prices of the operator; null if there are none.
+    #[schema(required)]
+    money: Option<f64>,
+}
+
+impl StorageReport {
+    pub(crate) fn new(stored: StoredObjects, prices: Option<CostPrices>) -> Self {
+        let StoredObjects { objects, bytes } = stored;
+        Self { objects, bytes, money: prices.map(|prices| prices.of_month(bytes)) }
+    }
 }
 
 /// What processing photos has cost.
@@ -145,6 +166,7 @@ pub(crate) struct CostReport {
     /// What photos cost, without searches, divided by these photos; null if there are none.
     #[schema(required)]
     per_photo: Option<Costs>,
+    storage: StorageReport,
 }
 
 impl CostReport {
@@ -152,6 +174,7 @@ impl CostReport {
         mode: KeyMode,
         rows: Vec<stored::CostRow>,
         all: Option<&stored::CostRow>,
+        stored: StoredObjects,
         prices: Option<CostPrices>,
     ) -> Self {
         let to_row = |row: stored::CostRow| CostRow {
@@ -168,6 +191,7 @@ impl CostReport {
             rows: rows.into_iter().map(to_row).collect(),
             photos,
             per_photo: all.map(|all| Costs::new(&all.spent, all.photos as f64, prices)),
+            storage: StorageReport::new(stored, prices),
         }
     }
 }
@@ -189,6 +213,78 @@ impl Output for CostReport {
             bytes_written: 512_345.0,
             money: Some(0.000_003_4),
         };
-        Self { mode: KeyMode::Live.as_str(), rows: vec![row], photos: 1480, per_photo: Some(per_photo) }
+        let storage = StorageReport { objects: 4440, bytes: 12_781_000_000, money: Some(0.255_62) };
+        Self {
+            mode: KeyMode::Live.as_str(),
+            rows: vec![row],
+            photos: 1480,
+            per_photo: Some(per_photo),
+            storage,
+        }
+    }
+}
+
+/// A photo and what it has cost.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DearPhoto {
+    photo_id: Uuid,
+    filename: String,
+    /// Null while it is not ready.
+    #[schema(required)]
+    thumbnail_url: Option<String>,
+    #[serde(flatten)]
+    costs: Costs,
+}
+
+/// The dearest photos of an album.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DearestPhotos {
+    /// The dearest first.
+    photos: Vec<DearPhoto>,
+    /// How many of the newest photos were looked at.
+    #[schema(value_type = f64, minimum = 0)]
+    looked: u64,
+    /// How many the album has.
+    #[schema(value_type = f64, minimum = 0)]
+    total: u64,
+}
+
+impl DearestPhotos {
+    /// Of this many are the dearest found.
+    pub(crate) const NEWEST: u32 = 20_000;
+    /// How many are shown.
+    pub(crate) const SHOWN: u32 = 20;
+
+    pub(crate) fn new(photos: Vec<DearPhoto>, total: u64) -> Self {
+        Self { photos, looked: total.min(Self::NEWEST.into()), total }
+    }
+
+    /// By prices if there are any, else by time.
+    pub(crate) fn weights(prices: Option<CostPrices>) -> CostWeights {
+        match prices {
+            Some(prices) if prices.cpu_hour + prices.gpu_hour > 0.0 => {
+                CostWeights { cpu: prices.cpu_hour, device: prices.gpu_hour }
+            }
+            _ => CostWeights { cpu: 1.0, device: 1.0 },
+        }
+    }
+}
+
+impl DearPhoto {
+    pub(crate) fn new(
+        photo: Photo,
+        thumbnail_url: Option<String>,
+        cost: &PhotoCost,
+        prices: Option<CostPrices>,
+    ) -> Self {
+        let costs = Costs::new(&cost.spent, 1.0, prices);
+        Self { photo_id: photo.id.0, filename: photo.filename, thumbnail_url, costs }
+    }
+}
+
+impl Output for DearestPhotos {
+    fn example() -> Self {
+        Self { photos: Vec::new(), looked: 1480, total: 1480 }
     }
 }

@@ -1,5 +1,6 @@
 //! Requests and responses of `credits/*` and `usage/*`.
 
+use photofinish_store::model::cost::CostQuery;
 use photofinish_store::model::credit::{self as stored, Credits, UsageQuery};
 use photofinish_store::model::key::KeyMode;
 use serde::Serialize;
@@ -194,6 +195,24 @@ pub(crate) fn read_days(fields: &mut Fields<'_>) -> Option<(Date, Date)> {
         });
     }
     Some((from?, to?))
+}
+
+/// Reads days that may be open at both ends.
+pub(crate) fn read_open_days(fields: &mut Fields<'_>) -> Option<(Date, Date)> {
+    let from = fields.optional("from", "The first day (UTC); all that is kept if missing.", day());
+    let to = fields.optional("to", "The last day (UTC); today if missing.", day());
+    let parse = |text: String| Date::parse(&text, DAY_FORMAT).ok();
+    let (from, to) = (from.and_then(parse), to.and_then(parse));
+    if let (Some(from), Some(to)) = (from, to) {
+        fields.check_together(|report| {
+            report.within(PathSegment::Field("to"), |report| {
+                if to < from {
+                    report.add(code::TOO_SMALL, "must not be before `from`");
+                }
+            });
+        });
+    }
+    Some((from.unwrap_or(CostQuery::FIRST_DAY), to.unwrap_or(CostQuery::LAST_DAY)))
 }
 
 /// A day as `2026-10-04`.

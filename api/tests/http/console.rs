@@ -2,7 +2,10 @@
 
 use photofinish_api::token::Token;
 use photofinish_store::model::account::{LinkPurpose, NewAccount, NewLink, Role};
-use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::cost::Spent;
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::photo::{FailureReason, NewPhoto};
+use photofinish_store::traits::{LeaseKind, LeaseRequest};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
@@ -201,6 +204,43 @@ fn roles_permit_what_they_say() {
         let error = owner.call(path, body).defined_error(403, "FORBIDDEN");
         assert_eq!(error["data"]["code"], "INSUFFICIENT_ROLE", "{path}");
     }
+}
+
+#[test]
+fn the_dearest_photos_of_an_album_are_shown() {
+    let service = TestService::start();
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let album = owner.call("albums/create", json!({ "title": "Costs" })).ok()["id"].clone();
+    let album_id = AlbumId(album.as_str().unwrap().parse().unwrap());
+    let dearest = || owner.call("usage/dearest", json!({ "albumId": album })).ok();
+    assert_eq!(dearest(), json!({ "photos": [], "looked": 0, "total": 0 }));
+    let store = &service.store;
+    let photos: Vec<PhotoId> = service.block_on(async {
+        let new = ["cheap.jpg", "dear.jpg", "waiting.jpg"]
+            .map(|name| NewPhoto { filename: name.to_owned(), content_type: "image/jpeg".to_owned() });
+        let photos = store.photos.create(album_id, new.to_vec()).await.unwrap();
+        store.queue.confirm(album_id, &photos[..2]).await.unwrap();
+        let request = LeaseRequest { limit: 2, ttl: Duration::HOUR.unsigned_abs(), kind: LeaseKind::Fresh };
+        for lease in store.queue.lease(request).await.unwrap() {
+            // A CPU second costs a thousandth.
+            let seconds = if lease.photo == photos[1] { 4 } else { 2 };
+            let cpu = std::time::Duration::from_secs(seconds);
+            lease.spent.add("read", Spent { cpu, bytes_read: 7, ..Spent::default() });
+            store.queue.fail(&lease, FailureReason::CorruptImage, "for a test").await.unwrap();
+        }
+        photos
+    });
+    let shown = dearest();
+    let expected = json!({
+        "photoId": photos[1].0, "filename": "dear.jpg", "thumbnailUrl": null,
+        "cpuSeconds": 4.0, "deviceSeconds": 0.0, "bytesRead": 7.0, "bytesWritten": 0.0, "money": 0.004,
+    });
+    assert_eq!(shown["photos"][0], expected);
+    assert_eq!((&shown["photos"][1]["filename"], &shown["photos"][2]), (&json!("cheap.jpg"), &Value::Null));
+    assert_eq!((&shown["looked"], &shown["total"]), (&json!(3), &json!(3)));
+    // It is not for partners, and not for other modes.
+    let live = Browser { mode: Some("live"), cookie: owner.cookie.clone(), ..Browser::new(&service) };
+    live.call("usage/dearest", json!({ "albumId": album })).defined_error(404, "NOT_FOUND");
 }
 
 #[test]

@@ -231,6 +231,37 @@ fn searches_cost_what_they_spent_and_photos_nothing_of_it() {
     assert_eq!(row("probe")["bytesRead"].as_f64(), Some("facelandscape".len() as f64));
     assert_eq!(row("face_search")["photos"], json!(2));
     assert_eq!((&report["photos"], &report["perPhoto"]["cpuSeconds"]), (&json!(1), &json!(0.0)));
+    // Without days all that is kept; with one the other end is open.
+    for days in [json!({}), json!({ "from": from }), json!({ "to": to })] {
+        let mut open = json!({ "albumId": album });
+        open.as_object_mut().unwrap().extend(days.as_object().unwrap().clone());
+        assert_eq!(partner.call("/usage/costs", &open).ok(), report);
+    }
+    let none = partner.call("/usage/costs", &json!({ "to": "2020-01-01" })).ok();
+    assert_eq!((&none["rows"], &none["perPhoto"]), (&json!([]), &Value::Null));
+    let backwards = json!({ "from": to, "to": from });
+    assert_eq!(partner.call("/usage/costs", &backwards).issues()[0].1, "too_small");
+}
+
+#[test]
+fn the_report_of_costs_says_what_is_stored() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let (other, other_id) = partner.create_album();
+    let costs = |body: Value| partner.call("/usage/costs", &body).ok()["storage"].clone();
+    assert_eq!(costs(json!({})), json!({ "objects": 0, "bytes": 0, "money": 0.0 }));
+    for _ in 0..2 {
+        service.ready_photo(&partner, album_id, vec![], vec![]);
+    }
+    service.queued_photo(&partner, other_id);
+    // Each original, preview and thumbnail has 6 bytes, and a gigabyte costs two million a month.
+    assert_eq!(costs(json!({ "albumId": album })), json!({ "objects": 6, "bytes": 36, "money": 0.072 }));
+    assert_eq!(costs(json!({ "albumId": other })), json!({ "objects": 1, "bytes": 6, "money": 0.012 }));
+    assert_eq!(costs(json!({}))["bytes"], 42);
+    let stranger = service.partner_with("River Timing", KeyMode::Live, &[Scope::AlbumManage]);
+    let theirs = stranger.call("/usage/costs", &json!({ "albumId": album })).ok();
+    assert_eq!(theirs["storage"]["objects"], 0);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::io::{Cursor, Read};
 
 use bytes::Bytes;
+use photofinish_store::model::cost::Spent;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::watermark::MarkedPhoto;
 use photofinish_store::traits::PhotoRef;
 use serde_json::{Value, json};
 use zip::ZipArchive;
@@ -41,7 +43,9 @@ fn mark(service: &TestService, partner: &Partner, photo: PhotoRef) {
     write(service, partner, photo, ObjectRole::Marked, b"marked");
     service.block_on(async {
         let watermark = service.store.watermarks.get(photo.album).await.unwrap().unwrap();
-        service.store.watermarks.note_marked(photo.album, &[photo.photo], watermark.version).await.unwrap();
+        let spent = Spent { bytes_written: b"marked".len() as u64, ..Spent::default() };
+        let marked = MarkedPhoto { photo: photo.photo, spent };
+        service.store.watermarks.note_marked(photo.album, &[marked], watermark.version).await.unwrap();
     });
 }
 

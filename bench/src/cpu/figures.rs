@@ -56,6 +56,7 @@ pub fn build_report(
     report.tables.push(thread_table(measurements, photos));
     report.goals = build_goals(options, &ours, &peers, measurements);
     report.notes = build_notes(options, measurements, photos);
+    measurements.ledger.report(&mut report, median(&ours.cpu_ms));
     report.details = list_differences(measurements, labels);
     report
 }
@@ -278,8 +279,8 @@ fn build_notes(options: &CpuOptions, measurements: &Measurements, photos: usize)
         format!("Receiving the uploads cost the service {:.1} ms per photo more.", median(&uploads)),
         format!("The stages' own metrics add up to {:.1} ms per photo.", median(&stages)),
         format!(
-            "Photos were charged {} % of the process's CPU (`usage/costs`); the rest is the API's, the feed's and the \
-             database's.",
+            "Photos were charged {} % of the process's CPU (`usage/costs`); the rest is the API's, the database's \
+             and the runtime's.",
             charged.iter().map(|share| format!("{share:.1}")).collect::<Vec<_>>().join(", ")
         ),
         "Bibs: sets per photo, leading zeros ignored; accepted at confidence .9 and the default pattern on both sides. \

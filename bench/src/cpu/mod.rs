@@ -4,9 +4,10 @@
 //!
 //! Photofinish's CPU is the user and system time of its whole process from the first confirmation until the album is idle:
 //! reading the photos from storage, all stages, writing previews, thumbnails and the database, and handling the
-//! confirmations and progress requests. Receiving the uploads is measured separately; the peer reads files.
+//! confirmations and progress requests. A worker by itself says how much of that photos are charged. Receiving the uploads is measured separately; the peer reads files.
 
 mod figures;
+mod ledger;
 pub(crate) mod peer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use photofinish_client::Client;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use crate::cpu::ledger::LedgerRuns;
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
 use crate::paths::InputPaths;
 use crate::photos::crowd;
@@ -107,6 +109,7 @@ struct Measurements {
     peers: BTreeMap<PeerMode, Vec<PeerRun>>,
     quarter_run: ServiceRun,
     quarter_photo_count: usize,
+    ledger: LedgerRuns,
 }
 
 /// Runs the measurement.
@@ -120,7 +123,9 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
     };
     let Material { folder, files, labels, .. } = &material;
     let peer = if options.alone { None } else { Some(Peer::prepare(&options.paths)?) };
+    let ledger = ledger::measure(options, folder, files)?;
     let mut measurements = Measurements {
+        ledger,
         ours: Vec::new(),
         peers: BTreeMap::new(),
         quarter_photo_count: files.len().div_ceil(4),
@@ -175,14 +180,17 @@ fn compose_crowds(options: &CpuOptions, photos: &str) -> anyhow::Result<Material
     Ok(Material { folder: scratch.path().to_owned(), files, labels, _scratch: Some(scratch) })
 }
 
-/// Starts a fresh service, uploads the photos, then measures their processing.
-fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
+fn service_setup(options: &CpuOptions) -> Setup {
     let settings = match options.cpu {
         Cpu::Native => Vec::new(),
         Cpu::Avx512 => vec![("PHOTOFINISH_TEXT_PRECISION".to_owned(), "f32".to_owned())],
     };
-    let setup = Setup { threads: Some(options.threads), settings, ..Setup::default() };
-    let service = Service::start(&options.paths, &setup)?;
+    Setup { threads: Some(options.threads), settings, ..Setup::default() }
+}
+
+/// Starts a fresh service, uploads the photos, then measures their processing.
+fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
+    let service = Service::start(&options.paths, &service_setup(options))?;
     let client = service.client();
     let at_start = process::process_tree_cpu(service.pid())?;
     let ready_bytes = process::read_memory(service.pid())?.resident;

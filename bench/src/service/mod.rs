@@ -21,6 +21,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running service. Stopped when dropped.
 pub struct Service {
+    /// Ended first.
+    worker: Option<ServiceProcess>,
     process: ServiceProcess,
     client: Client,
     // After the process: the directory must outlive what writes into it.
@@ -34,6 +36,8 @@ pub struct Setup {
     pub threads: Option<usize>,
     /// Fake models, which read painted marks, in place of the real ones.
     pub fake_models: bool,
+    /// An API and a worker as two processes, in place of one process for all.
+    pub has_worker_apart: bool,
     /// Further settings, `PHOTOFINISH_*`.
     pub settings: Vec<(String, String)>,
 }
@@ -52,11 +56,17 @@ impl Service {
         let url = format!("http://127.0.0.1:{port}");
         let installation = installation(binary, data.path(), paths, setup)?;
         let installation = installation.with_setting("PHOTOFINISH_PUBLIC_URL", &url);
-        let mut process = installation.start("all", port, &data.path().join("service.log"))?;
+        let role = if setup.has_worker_apart { "serve" } else { "all" };
+        let mut process = installation.start(role, port, &data.path().join("service.log"))?;
         process.wait_until_ready(START_TIMEOUT)?;
+        let mut worker = None;
+        if setup.has_worker_apart {
+            let started = installation.start("work", free_port(), &data.path().join("worker.log"))?;
+            worker.insert(started).wait_until_ready(START_TIMEOUT)?;
+        }
         let key = installation.create_key("bench", "test", &ALL_SCOPES)?;
         let client = Client::new(&url, &key, ClientOptions::default());
-        Ok(Self { process, client, data: Arc::new(data) })
+        Ok(Self { worker, process, client, data: Arc::new(data) })
     }
 
     /// A partner with all scopes.
@@ -67,6 +77,11 @@ impl Service {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The id of the process that reads photos.
+    pub fn worker_pid(&self) -> u32 {
+        self.worker.as_ref().unwrap_or(&self.process).id()
     }
 
     /// Its folder, whose `data` is the data directory; it is removed with the last of service and clones.
@@ -93,8 +108,10 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         // SIGTERM first, so that it can end its work; a service that does not stop in time is killed.
-        if let Err(error) = self.process.terminate(STOP_TIMEOUT) {
-            eprintln!("{error:#}");
+        for process in self.worker.iter_mut().chain([&mut self.process]) {
+            if let Err(error) = process.terminate(STOP_TIMEOUT) {
+                eprintln!("{error:#}");
+            }
         }
     }
 }

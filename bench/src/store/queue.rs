@@ -7,7 +7,7 @@ use photofinish_store::Store;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{DetectedFace, PhotoSize};
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
 
 use super::backends::{Backend, BenchDatabase};
 use super::setup::{PHOTOS_PER_CALL, StoreOptions, create_album, insert_expected_photos};
@@ -128,6 +128,7 @@ pub fn finish_with_faces(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResult
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces,
         texts: Vec::new(),

@@ -5,8 +5,10 @@ use crate::engine::stage::STAGES;
 
 /// Counter, label `stage`: seconds for which threads of the stage processed photos.
 pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";
-/// Counter, label `stage`: CPU seconds of the threads of the stage.
+/// Counter, label `stage`: CPU seconds of the threads of the stage in batches.
 pub const STAGE_CPU_SECONDS: &str = "photofinish_stage_cpu_seconds_total";
+/// Counter, label `stage`: CPU seconds of the threads of the stage between their batches, which the one before does not count.
+pub const STAGE_OVERHEAD_CPU_SECONDS: &str = "photofinish_stage_overhead_cpu_seconds_total";
 /// Counter, labels `stage` and `side`: seconds for which threads of the stage waited. Side `in` is for photos, `out` for
 /// space in the next stage's channel or in a budget.
 pub const STAGE_BLOCKED_SECONDS: &str = "photofinish_stage_blocked_seconds_total";
@@ -55,7 +57,11 @@ pub fn describe() {
     // Counters of fractional seconds are recorded as gauges, because the `metrics` crate counts only in integers. The
     // service declares them as counters on its metrics page.
     metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds for which threads of the stage processed photos");
-    metrics::describe_gauge!(STAGE_CPU_SECONDS, "CPU seconds of the threads of the stage");
+    metrics::describe_gauge!(STAGE_CPU_SECONDS, "CPU seconds of the threads of the stage in batches");
+    metrics::describe_gauge!(
+        STAGE_OVERHEAD_CPU_SECONDS,
+        "CPU seconds of the threads of the stage between their batches"
+    );
     metrics::describe_gauge!(
         STAGE_BLOCKED_SECONDS,
         "Seconds for which threads of the stage waited: in for photos, out for space in a channel or a budget"

@@ -4,8 +4,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use photofinish_store::model::cost::Spent;
+use photofinish_store::model::cost::{OVERHEAD_STAGE, Spent};
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::cpu_shares::{Candidates, CpuShares, HeldShare};
@@ -14,7 +15,7 @@ use crate::engine::fault::{Outage, Poison};
 use crate::engine::outlet::Outlet;
 use crate::engine::spans::{PhotoOutcome, StageSpan};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
-use crate::engine::stage_stats::StageStats;
+use crate::engine::stage_stats::{StageStats, begin_overhead, carry_overhead};
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
 
@@ -105,6 +106,7 @@ impl<S: SteppedStage> Worker<S> {
             Err(outage) => return Exit::Outage(outage),
         };
         ready();
+        begin_overhead();
         loop {
             let batch = self.next_batch();
             if self.store.kill_switch.is_set() {
@@ -114,8 +116,10 @@ impl<S: SteppedStage> Worker<S> {
                 self.has_drained = true;
                 return Exit::Drained;
             };
-            let timer = self.stats.start_batch();
+            let mut timer = self.stats.start_batch();
             let (batch, share) = self.wait_for_share(batch);
+            // Before the stage runs: the last one writes what its photos cost.
+            charge_overhead(&batch, timer.take_overhead());
             let results = match self.run_isolated(&mut stage, &batch) {
                 Ok(results) => results,
                 Err(outage) => {
@@ -131,7 +135,11 @@ impl<S: SteppedStage> Worker<S> {
             let waiting = count(|step| matches!(step, Step::Wait(_)));
             let more = count(|step| matches!(step, Step::Part(_)));
             let spent = timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
-            self.charge(&batch, spent);
+            match self.outlet {
+                Outlet::Next(_) => self.charge(&batch, spent),
+                // The costs of its photos are written already.
+                Outlet::Terminal(_) => carry_overhead(spent.cpu),
+            }
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended, share) {
                 Ok(true) => {}
@@ -354,6 +362,14 @@ impl<S: SteppedStage> Worker<S> {
     }
 }
 
+/// Charges the photos of a batch what the thread spent since its last one.
+fn charge_overhead<S: SteppedStage>(batch: &Batch<S>, cpu: Duration) {
+    let cpu = cpu / u32::try_from(batch.tickets.len()).unwrap_or(u32::MAX).max(1);
+    for ticket in &batch.tickets {
+        ticket.charge(OVERHEAD_STAGE, Spent { cpu, ..Spent::default() });
+    }
+}
+
 /// The outcome of one call of a stage.
 enum BatchOutcome<R> {
     Completed(R),
@@ -373,12 +389,13 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::convert::Infallible;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
 
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+    use photofinish_store::model::cost::thread_cpu_time;
     use photofinish_store::model::ids::{OrganizationId, PhotoId};
     use photofinish_store::traits::{LeaseKind, LeaseRequest, Queue};
     use tokio::runtime::Runtime;
@@ -558,6 +575,87 @@ mod tests {
         let sent = std::iter::from_fn(|| next_inlet.try_recv(|_| true)).map(|open| open.photo.item).collect();
         let steps = lock(&log).clone();
         SteppingRun { exit, steps, sent, leases }
+    }
+
+    const BURNT: Duration = Duration::from_millis(1);
+
+    fn burn() {
+        let until = thread_cpu_time() + BURNT;
+        while thread_cpu_time() < until {}
+    }
+
+    /// A photo whose memory takes long to be freed, which is after its step.
+    struct Heavy;
+
+    impl Drop for Heavy {
+        fn drop(&mut self) {
+            burn();
+        }
+    }
+
+    struct BurningStage;
+
+    impl Stage for BurningStage {
+        type In = Heavy;
+        type Out = ();
+
+        fn run(&mut self, batch: &[Heavy]) -> Result<BatchResults<()>, Outage> {
+            batch.iter().for_each(|_| burn());
+            Ok(batch.iter().map(|_| Ok(())).collect())
+        }
+    }
+
+    #[test]
+    fn what_a_thread_spends_between_photos_is_charged_as_overhead() {
+        const PHOTOS: usize = 100;
+        let runtime = Runtime::new().unwrap();
+        let leases = Arc::new(LeaseTable::new(Arc::new(MemoryQueue::default())));
+        let (sender, inlet) = edge(PHOTOS);
+        let (next_sender, next_inlet) = edge::<(), Infallible>(PHOTOS);
+        let photos: Vec<Arc<_>> =
+            (0..PHOTOS).map(|_| Arc::new(lease_of(OrganizationId::generate()))).collect();
+        for lease in &photos {
+            let ticket = Ticket::open(&leases, Arc::clone(lease));
+            sender.send(InFlight { ticket, item: Heavy }).unwrap();
+        }
+        drop(sender);
+        // What is spent until the stage is ready is for no photo.
+        let factory: StageFactory<BurningStage> = Arc::new(|| {
+            (0..50).for_each(|_| burn());
+            Ok(BurningStage)
+        });
+        let worker = Worker {
+            factory,
+            batch_size: 1,
+            inlet,
+            outlet: Outlet::to(next_sender),
+            stats: Arc::new(StageStats::new("one")),
+            store: StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() },
+            cpu_shares: None,
+            has_drained: false,
+        };
+        let mut cpu_when_ready = Duration::ZERO;
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let exit =
+            metrics::with_local_recorder(&recorder, || worker.run(|| cpu_when_ready = thread_cpu_time()));
+        assert!(matches!(exit, Exit::Drained), "{exit:?}");
+        let of_thread = thread_cpu_time() - cpu_when_ready;
+        let mut charged = BTreeMap::<&str, Duration>::new();
+        for (stage, spent) in photos.iter().flat_map(|lease| lease.spent.by_stage()) {
+            *charged.entry(stage).or_default() += spent.cpu;
+        }
+        let all: Duration = charged.values().sum();
+        assert!(all <= of_thread && all >= of_thread.mul_f64(0.98), "{charged:?} of {of_thread:?}");
+        let expected = BURNT * PHOTOS as u32;
+        assert!(charged[OVERHEAD_STAGE] >= expected - BURNT && charged["one"] >= expected, "{charged:?}");
+        let page = recorder.handle().render();
+        let metered = |name: &str| -> f64 {
+            let name = format!("photofinish_stage_{name}_seconds_total{{stage=\"one\"}} ");
+            page.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+        };
+        let metered = metered("cpu") + metered("overhead_cpu");
+        assert!((all.as_secs_f64() / metered - 1.0).abs() < 0.001, "{all:?} of {metered} s");
+        drop(next_inlet);
     }
 
     #[test]

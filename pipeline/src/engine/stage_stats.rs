@@ -18,6 +18,8 @@ thread_local! {
     static WAITED_FOR_BUDGET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// Up to which CPU time of this thread photos were charged.
     static CPU_TAKEN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// CPU time of this thread that no photo of its last batch could be charged, and that the next one is.
+    static CARRIED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Runs `wait`, whose time does not count as work of the stage that calls it, and which leaves its core to others. It must not
@@ -54,6 +56,8 @@ pub(crate) struct BatchTimer<'a> {
     stats: &'a StageStats,
     started_at: Instant,
     cpu_before: Duration,
+    /// CPU time of the thread since its last batch.
+    idle_cpu: Duration,
 }
 
 impl StageStats {
@@ -114,10 +118,10 @@ impl StageStats {
     pub(crate) fn start_batch(&self) -> BatchTimer<'_> {
         WAITED_FOR_BUDGET.set(Duration::ZERO);
         let cpu_before = thread_cpu_time();
-        CPU_TAKEN.set(cpu_before);
+        let idle_cpu = take_cpu_time_until(cpu_before);
         // What came before was for no photo: networks were created.
         take_device_time();
-        BatchTimer { stats: self, started_at: Instant::now(), cpu_before }
+        BatchTimer { stats: self, started_at: Instant::now(), cpu_before, idle_cpu }
     }
 
     pub(crate) fn record_panic(&self) {
@@ -164,9 +168,17 @@ impl StageStats {
 }
 
 impl BatchTimer<'_> {
+    /// Returns what the thread spent between its last batch and this one, and what is left of that one.
+    pub(crate) fn take_overhead(&mut self) -> Duration {
+        let idle = std::mem::take(&mut self.idle_cpu);
+        metrics::gauge!(names::STAGE_OVERHEAD_CPU_SECONDS, "stage" => self.stats.name)
+            .increment(idle.as_secs_f64());
+        idle + CARRIED.take()
+    }
+
     /// Ends the measurement of a batch of `photos`.
-    pub(crate) fn finish(self, photos: usize) {
-        self.finish_step(photos, photos);
+    pub(crate) fn finish(self, photos: usize) -> Spent {
+        self.finish_step(photos, photos)
     }
 
     /// Ends the measurement of a step of `photos`; the stage is done with `done` of them. Returns what was spent: the CPU time
@@ -177,7 +189,7 @@ impl BatchTimer<'_> {
         let busy = self.started_at.elapsed().saturating_sub(waited);
         let now = thread_cpu_time();
         let cpu = now.saturating_sub(self.cpu_before);
-        // What follows is nobody's, as it is in no meter.
+        // What follows is overhead of the next batch.
         let not_taken = take_cpu_time_until(now);
         stats.busy_nanos.fetch_add(to_nanos(busy), Ordering::Relaxed);
         stats.record_blocked_out(waited);
@@ -191,6 +203,17 @@ impl BatchTimer<'_> {
         }
         Spent { cpu: not_taken, device: take_device_time(), ..Spent::default() }
     }
+}
+
+/// Begins the overhead of the calling thread: what it has spent before was for no photo.
+pub(crate) fn begin_overhead() {
+    take_cpu_time();
+    CARRIED.set(Duration::ZERO);
+}
+
+/// Leaves what could be charged to no photo of this batch to the next one.
+pub(crate) fn carry_overhead(cpu: Duration) {
+    CARRIED.set(CARRIED.get() + cpu);
 }
 
 /// Returns the CPU time of the calling thread since its batch began or this was last called.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use photofinish_store::model::cost::Spent;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest};
 
 use crate::engine::edge::EdgeSender;
@@ -215,8 +216,10 @@ impl<P: Send> Feed<P> {
             .store
             .call(Component::Database, self.leases.queue().lease(request))?
             .map_err(Outage::from_queue_error)?;
-        timer.finish(leases.len());
-        let open_ticket = |lease| {
+        let Spent { cpu, .. } = timer.finish(leases.len());
+        let cpu = cpu / u32::try_from(leases.len()).unwrap_or(u32::MAX).max(1);
+        let open_ticket = |lease: Lease| {
+            lease.spent.add(self.stats.name(), Spent { cpu, ..Spent::default() });
             let lease = Arc::new(lease);
             InFlight { ticket: Ticket::open(&self.leases, Arc::clone(&lease)), item: lease }
         };

@@ -111,7 +111,8 @@ impl Index {
     }
 }
 
-/// Charges photos what this stage has spent on them, before their costs are written. What it spends from here on is nobody's.
+/// Charges photos what this stage has spent on them, before their costs are written. What it spends from here on is overhead
+/// of the next batch.
 fn charge_batch(batch: &[ReadPhoto]) {
     let cpu = take_cpu_time() / u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
     for photo in batch {
@@ -187,6 +188,7 @@ fn to_photo_results(photo: &ReadPhoto) -> PhotoResults {
         taken_at: photo.metadata.taken_at,
         camera: photo.metadata.camera.clone(),
         watermark_version: photo.metadata.watermark.as_ref().map_or(0, |watermark| watermark.version()),
+        pictures: photo.previews.sizes(),
         skipped_runners: photo.skipped_runners,
         faces: photo.faces.clone(),
         texts: photo.texts.clone(),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use photofinish_kernels::image::orient::Orientation;
 use photofinish_models::traits::FaceBox;
 use photofinish_store::model::photo::{DetectedFace, DetectedText, PhotoSize};
-use photofinish_store::traits::Lease;
+use photofinish_store::traits::{Lease, PictureSizes};
 use time::OffsetDateTime;
 
 use crate::engine::budget::BudgetPermit;
@@ -71,6 +71,14 @@ pub(crate) struct Previews {
 impl Previews {
     pub(crate) fn size_bytes(&self) -> usize {
         self.preview.len() + self.thumbnail.len() + self.marked.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// As they are stored.
+    pub(crate) fn sizes(&self) -> PictureSizes {
+        PictureSizes {
+            picture_bytes: (self.preview.len() + self.thumbnail.len()) as u64,
+            marked_bytes: self.marked.as_ref().map(|marked| marked.len() as u64),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoSize;
-use photofinish_store::traits::{Lease, PhotoResults, Queue};
+use photofinish_store::traits::{Lease, PhotoResults, PictureSizes, Queue};
 use tokio::runtime::Runtime;
 
 use crate::engine::budget::{Budget, BudgetPermit, Budgets};
@@ -218,6 +218,7 @@ fn empty_results(lease: &Lease) -> PhotoResults {
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces: Vec::new(),
         texts: Vec::new(),

@@ -15,7 +15,7 @@ use photofinish_store::conformance::{AlbumFixture, face, test_settings, text};
 use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant};
 use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
 use photofinish_store::model::rate::{RateClass, RateShare};
-use photofinish_store::traits::{Lease, PhotoResults, TextQuery};
+use photofinish_store::traits::{Lease, PhotoResults, PictureSizes, TextQuery};
 use photofinish_store::{Store, StoreSettings};
 
 use self::plans::{PlanReport, Plans};
@@ -154,6 +154,7 @@ fn results_for(lease: &Lease) -> PhotoResults {
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces: (0..3)
             .map(|_| photofinish_store::model::photo::DetectedFace {

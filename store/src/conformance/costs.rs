@@ -5,11 +5,11 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::fixture::{AlbumFixture, LONG, empty_results};
-use crate::model::cost::{CostQuery, CostRow, SELFIE_STAGE, Spent};
-use crate::model::ids::AlbumId;
+use crate::model::cost::{CostQuery, CostRow, CostWeights, PhotoCost, SELFIE_STAGE, Spent, StoredObjects};
+use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::store::Store;
-use crate::traits::{FinishOutcome, Lease};
+use crate::traits::{FinishOutcome, Lease, PhotoResults, PictureSizes, Upload};
 
 /// Checks the backend of [`crate::traits::Costs`], and what the queue writes for it.
 pub async fn costs_suite(store: &Store) {
@@ -17,6 +17,82 @@ pub async fn costs_suite(store: &Store) {
     a_superseded_attempt_costs_nothing(store).await;
     an_attempt_that_is_given_back_costs_what_it_spent_once(store).await;
     searches_are_charged_to_their_album_and_to_no_photo(store).await;
+    what_is_stored_is_summed_up(store).await;
+    the_dearest_of_the_newest_photos_are_found(store).await;
+    an_album_has_one_owner(store).await;
+}
+
+/// The sizes of an upload and of what is made of it.
+const ORIGINAL: u64 = 5000;
+const MADE: PictureSizes = PictureSizes { picture_bytes: 700, marked_bytes: Some(90) };
+
+async fn what_is_stored_is_summed_up(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let (costs, tenant, album) = (&store.costs, fixture.tenant, fixture.album);
+    let stored = async |album| costs.stored(&tenant, album).await.expect("sums up");
+    let of_album = async |objects, bytes, what: &str| {
+        assert_eq!(stored(Some(album)).await, StoredObjects { objects, bytes }, "{what}");
+    };
+    let photos = fixture.create_photos(3).await;
+    of_album(0, 0, "nothing is uploaded").await;
+    let upload = |photo: &PhotoId| Upload { photo: *photo, size_bytes: Some(ORIGINAL) };
+    let uploads: Vec<Upload> = photos.iter().map(upload).collect();
+    store.queue.confirm_uploads(album, &uploads).await.expect("confirms");
+    of_album(3, 3 * ORIGINAL, "originals").await;
+    let leases = fixture.lease_fresh(3, LONG).await;
+    let finished = |lease: &Lease, pictures| PhotoResults { pictures, ..empty_results(lease) };
+    let plain = PictureSizes { marked_bytes: None, ..MADE };
+    let results = vec![finished(&leases[0], MADE), finished(&leases[1], plain)];
+    store.queue.finish(results).await.expect("finishes");
+    store.queue.fail(&leases[2], FailureReason::CorruptImage, "for a test").await.expect("fails");
+    of_album(3 + 5, 3 * ORIGINAL + 2 * 700 + 90, "and their pictures").await;
+    // Pictures take the places of those before; the marked one stays where none is drawn any more.
+    store.queue.reprocess(album).await.expect("queues again");
+    let again = fixture.lease_fresh(3, LONG).await;
+    let smaller = PictureSizes { picture_bytes: 600, marked_bytes: None };
+    store.queue.finish(again.iter().map(|lease| finished(lease, smaller)).collect()).await.expect("finishes");
+    let objects = 3 + 3 * 2 + 1;
+    of_album(objects, 3 * ORIGINAL + 3 * 600 + 90, "after another attempt").await;
+    let other = AlbumFixture::create(store).await;
+    assert_eq!(costs.stored(&other.tenant, Some(album)).await.expect("sums up"), StoredObjects::default());
+    assert_eq!(stored(None).await, stored(Some(album)).await, "the tenant has one album");
+    let marked = leases[0].photo;
+    store.photos.delete(album, marked).await.expect("deletes");
+    of_album(objects - 4, 2 * ORIGINAL + 2 * 600, "without a deleted photo").await;
+    fixture.delete().await;
+    assert_eq!(costs.stored(&tenant, None).await.expect("sums up"), StoredObjects::default());
+    other.delete().await;
+}
+
+async fn the_dearest_of_the_newest_photos_are_found(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(4).await;
+    let mut leases = fixture.lease_fresh(4, LONG).await;
+    leases.sort_by_key(|lease| lease.photo);
+    let spent = [cpu(90), Spent { device: Duration::from_millis(5), ..cpu(10) }, cpu(20), Spent::default()];
+    for (lease, spent) in leases.iter().zip(spent) {
+        lease.spent.add("read", spent);
+    }
+    store.queue.finish(leases.iter().map(empty_results).collect()).await.expect("finishes");
+    let dearest = async |newest, device| {
+        let weights = CostWeights { cpu: 1.0, device };
+        store.costs.dearest(fixture.album, newest, weights, 2).await.expect("finds them")
+    };
+    let cost = |place: usize| PhotoCost { photo: leases[place].photo, spent: spent[place] };
+    assert_eq!(dearest(4, 1.0).await, [cost(0), cost(2)]);
+    assert_eq!(dearest(4, 100.0).await, [cost(1), cost(0)], "time of a device is dear");
+    assert_eq!(dearest(3, 1.0).await, [cost(2), cost(1)], "the first photo is too old");
+    assert_eq!(dearest(1, 1.0).await, [], "the last one cost nothing");
+    fixture.delete().await;
+}
+
+async fn an_album_has_one_owner(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let owner = async || store.costs.owner_of(fixture.album).await.expect("looks");
+    assert_eq!(owner().await.map(|owner| owner.organization), Some(fixture.tenant.organization));
+    assert_eq!(owner().await.map(|owner| owner.mode), Some(fixture.tenant.mode));
+    fixture.delete().await;
+    assert_eq!(store.costs.owner_of(AlbumId::generate()).await.expect("looks"), None);
 }
 
 fn cpu(milliseconds: u64) -> Spent {

@@ -13,7 +13,7 @@ use crate::model::photo::{
 };
 use crate::model::rate::RateLimits;
 use crate::store::Store;
-use crate::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use crate::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
 
 /// The duration of leases that must not expire during a test.
 pub(super) const LONG: Duration = Duration::from_secs(3600);
@@ -185,6 +185,7 @@ pub(super) fn empty_results(lease: &Lease) -> PhotoResults {
         ),
         camera: Some("Canon EOS R5".into()),
         watermark_version: lease.watermark_version,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces: Vec::new(),
         texts: Vec::new(),

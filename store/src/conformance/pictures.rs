@@ -8,9 +8,12 @@ use uuid::Uuid;
 use super::assert_error_kind;
 use crate::conformance::fixture::{AlbumFixture, empty_results, random_digest};
 use crate::error::StoreErrorKind;
+use crate::model::cost::Spent;
 use crate::model::download::{Download, DownloadFile, NewDownload};
 use crate::model::photo::{CameraCount, PhotoQuery, PhotoState, TakenQuery};
-use crate::model::watermark::{AlbumToMark, WatermarkChange, WatermarkPlacement, WatermarkPosition};
+use crate::model::watermark::{
+    AlbumToMark, MarkedPhoto, WatermarkChange, WatermarkPlacement, WatermarkPosition,
+};
 use crate::store::Store;
 use crate::traits::Lease;
 
@@ -85,7 +88,16 @@ async fn photos_are_marked_when_they_are_finished(store: &Store) {
     assert_eq!(watermarks.count_unmarked(album, mark.version).await.expect("counts"), 1);
     let listed = watermarks.list_unmarked(album, mark.version, None, 10).await.expect("lists them");
     assert_eq!(listed, [before]);
-    watermarks.note_marked(album, &listed, mark.version).await.expect("notes it");
+    let spent = Spent { bytes_read: 90, bytes_written: 110, ..Spent::default() };
+    let marked: Vec<_> = listed.iter().map(|photo| MarkedPhoto { photo: *photo, spent }).collect();
+    let stored = async || store.costs.stored(&fixture.tenant, Some(album)).await.expect("sums up");
+    let unmarked = stored().await;
+    for _ in 0..2 {
+        watermarks.note_marked(album, &marked, mark.version).await.expect("notes it");
+    }
+    let all = stored().await;
+    let added = (all.objects - unmarked.objects, all.bytes - unmarked.bytes);
+    assert_eq!(added, (1, 110), "the second picture took the place of the first");
     let rest = watermarks.list_unmarked(album, mark.version, None, 10).await.expect("lists them");
     assert!(rest.is_empty());
     let after = watermarks.list_unmarked(album, 0, Some(before), 10).await.expect("lists them");

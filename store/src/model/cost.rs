@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use time::Date;
+use time::macros::date;
 
-use crate::model::ids::AlbumId;
+use crate::model::ids::{AlbumId, PhotoId};
 
 /// What was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,11 @@ impl CostMeter {
 pub const SELFIE_STAGE: &str = "probe";
 /// The stage that compares the face on a selfie with those of an album.
 pub const FACE_SEARCH_STAGE: &str = "face_search";
+
+/// What threads of stages spend between photos, shared by those that follow.
+pub const OVERHEAD_STAGE: &str = "overhead";
+/// The stage that draws a watermark on the previews of photos that were ready before.
+pub const MARKING_STAGE: &str = "mark";
 
 thread_local! {
     /// CPU time of threads that have helped this one.
@@ -150,6 +156,13 @@ pub struct CostQuery {
     pub limit: u32,
 }
 
+impl CostQuery {
+    /// Before everything that is kept.
+    pub const FIRST_DAY: Date = date!(1970 - 01 - 01);
+    /// After it.
+    pub const LAST_DAY: Date = date!(9999 - 12 - 31);
+}
+
 /// A sum of costs; what it is of is `None` where the query does not tell it apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostRow {
@@ -162,6 +175,33 @@ pub struct CostRow {
     /// Photos, selfies or searches that the stage worked on; without stages, photos that became ready or failed.
     pub photos: u64,
     /// What they cost.
+    pub spent: Spent,
+}
+
+/// What is stored of photos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredObjects {
+    /// Originals whose size is known since they were confirmed, and the pictures that were made of them.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What microseconds count for when photos are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostWeights {
+    /// Of CPU time.
+    pub cpu: f64,
+    /// Of the time of a device.
+    pub device: f64,
+}
+
+/// What one photo has cost, over all its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhotoCost {
+    /// The photo.
+    pub photo: PhotoId,
+    /// What it cost.
     pub spent: Spent,
 }
 

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::model::ids::{AlbumId, OrganizationId};
+use crate::model::cost::Spent;
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
 
 /// Where a watermark is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,4 +87,13 @@ pub struct AlbumToMark {
     pub organization: OrganizationId,
     /// Until which notice of such photos this one counts: later ones are another task.
     pub asked: i64,
+}
+
+/// A photo on whose preview a watermark was drawn after it was ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkedPhoto {
+    /// The photo.
+    pub photo: PhotoId,
+    /// What that cost; what was written is its marked picture.
+    pub spent: Spent,
 }

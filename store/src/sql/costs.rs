@@ -9,13 +9,17 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::model::album::Tenant;
-use crate::model::cost::{CostQuery, CostRow, SearchCosts, SearchesSpent, Spent, SpentBySearches};
-use crate::model::ids::{AlbumId, OrganizationId};
+use crate::model::cost::{
+    CostQuery, CostRow, CostWeights, MARKING_STAGE, PhotoCost, SearchCosts, SearchesSpent, Spent,
+    SpentBySearches, StoredObjects,
+};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
+use crate::model::watermark::MarkedPhoto;
 use crate::sql::credits::SharedLedger;
 use crate::sql::credits::ledger::{Ledger, Writer, day_of};
 use crate::sql::credits::usage::{date_of, days_since_epoch};
 use crate::sql::database::{Database, Transaction};
-use crate::sql::row_types::to_json;
+use crate::sql::row_types::{parse_key_mode, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Costs, Lease, Result};
 
@@ -47,6 +51,27 @@ pub(crate) const COSTS: &str = "select case when $6 = 1 then day end as day_of, 
      cast(sum(bytes_read) as bigint) as bytes_read, cast(sum(bytes_written) as bigint) as bytes_written from cost_rollup \
      where organization = $1 and mode = $2 and day >= $3 and day <= $4 and album = coalesce($5, album) \
      and ($8 = 0 or stage <> '') and ($10 = 0 or stage not in ('probe', 'face_search')) group by 1, 2, 3 order by 1, 2, 3 limit $9";
+
+/// Adds up the sums that triggers keep where photos are counted: a few rows of each album, however many photos it has.
+pub(crate) const STORED: &str = "select cast(coalesce(sum(objects), 0) as bigint), cast(coalesce(sum(bytes), 0) as bigint) \
+     from photo_count where album in \
+     (select id from album where organization = $1 and mode = $2 and id = coalesce($3, id))";
+
+/// No index names the costs of a photo, so that writing them changes none. What this reads is bounded instead: the newest
+/// photos by the primary key, and the dearest of these.
+pub(crate) const DEAREST: &str = "select id, cpu_us, device_us, bytes_read, bytes_written from (select id, cpu_us, device_us, \
+     bytes_read, bytes_written from photo where album = $1 order by id desc limit $2) as newest \
+     where cpu_us + device_us > 0 order by cpu_us * cast($4 as double precision) + device_us * cast($5 as double precision) desc, \
+     id limit $3";
+
+#[derive(FromRow)]
+struct PhotoCostRow {
+    id: PhotoId,
+    cpu_us: i64,
+    device_us: i64,
+    bytes_read: i64,
+    bytes_written: i64,
+}
 
 #[derive(FromRow)]
 struct SummedRow {
@@ -85,11 +110,18 @@ impl CostEntries {
         *sum += spent;
     }
 
+    /// Adds what drawing a watermark on photos that were ready cost.
+    pub(crate) fn add_marks(&mut self, tenant: &Tenant, album: AlbumId, photos: &[MarkedPhoto]) {
+        for photo in photos {
+            self.add_to(tenant, album, MARKING_STAGE, photo.spent);
+        }
+    }
+
     /// Adds what searches of an album cost.
     fn add_searches(&mut self, tenant: &Tenant, album: AlbumId, stage: &'static str, cost: SearchesSpent) {
         let key = (tenant.organization, tenant.mode.as_str(), album, stage);
         let (searches, sum) = self.0.entry(key).or_default();
-        *searches += i64::try_from(cost.searches).unwrap_or(i64::MAX);
+        *searches += to_bigint(cost.searches);
         *sum += cost.spent;
     }
 
@@ -141,14 +173,18 @@ pub(crate) struct SpentNumbers {
 impl SpentNumbers {
     pub(crate) fn of(spent: &Spent) -> Self {
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         Self {
             cpu_us: micros(spent.cpu),
             device_us: micros(spent.device),
-            bytes_read: bytes(spent.bytes_read),
-            bytes_written: bytes(spent.bytes_written),
+            bytes_read: to_bigint(spent.bytes_read),
+            bytes_written: to_bigint(spent.bytes_written),
         }
     }
+}
+
+/// A size or a count as a column.
+pub(crate) fn to_bigint(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Adds what an attempt cost to the row of its photo, which the transaction has locked.
@@ -242,14 +278,68 @@ impl Costs for SqlCosts {
                 album: row.album_of.map(AlbumId),
                 stage: row.stage_of,
                 photos: row.photos.unsigned_abs(),
-                spent: Spent {
-                    cpu: Duration::from_micros(row.cpu_us.unsigned_abs()),
-                    device: Duration::from_micros(row.device_us.unsigned_abs()),
-                    bytes_read: row.bytes_read.unsigned_abs(),
-                    bytes_written: row.bytes_written.unsigned_abs(),
-                },
+                spent: to_spent(SpentNumbers {
+                    cpu_us: row.cpu_us,
+                    device_us: row.device_us,
+                    bytes_read: row.bytes_read,
+                    bytes_written: row.bytes_written,
+                }),
             })
         };
         rows.into_iter().map(to_row).collect()
+    }
+
+    async fn stored(&self, tenant: &Tenant, album: Option<AlbumId>) -> Result<StoredObjects> {
+        const OPERATION: &str = "sum up stored bytes";
+        let (objects, bytes): (i64, i64) = query(OPERATION, STORED)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(album)
+            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(StoredObjects { objects: objects.unsigned_abs(), bytes: bytes.unsigned_abs() })
+    }
+
+    async fn dearest(
+        &self,
+        album: AlbumId,
+        newest: u32,
+        weights: CostWeights,
+        limit: u32,
+    ) -> Result<Vec<PhotoCost>> {
+        const OPERATION: &str = "find the dearest photos";
+        let rows: Vec<PhotoCostRow> = query(OPERATION, DEAREST)
+            .bind(album)
+            .bind(i64::from(newest))
+            .bind(i64::from(limit))
+            .bind(weights.cpu)
+            .bind(weights.device)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let to_cost = |PhotoCostRow { id, cpu_us, device_us, bytes_read, bytes_written }| PhotoCost {
+            photo: id,
+            spent: to_spent(SpentNumbers { cpu_us, device_us, bytes_read, bytes_written }),
+        };
+        Ok(rows.into_iter().map(to_cost).collect())
+    }
+
+    async fn owner_of(&self, album: AlbumId) -> Result<Option<Tenant>> {
+        const OPERATION: &str = "find the owner of an album";
+        let row: Option<(OrganizationId, String)> =
+            query(OPERATION, "select organization, mode from album where id = $1")
+                .bind(album)
+                .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+                .await?;
+        let Some((organization, mode)) = row else { return Ok(None) };
+        Ok(Some(Tenant { organization, mode: parse_key_mode(&mode)? }))
+    }
+}
+
+fn to_spent(numbers: SpentNumbers) -> Spent {
+    Spent {
+        cpu: Duration::from_micros(numbers.cpu_us.unsigned_abs()),
+        device: Duration::from_micros(numbers.device_us.unsigned_abs()),
+        bytes_read: numbers.bytes_read.unsigned_abs(),
+        bytes_written: numbers.bytes_written.unsigned_abs(),
     }
 }

@@ -11,8 +11,8 @@ use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
 use super::{
-    SqlFaces, SqlKeys, SqlPhotos, credits, events, face_bibs, faces, photos, queue, start_lists, texts,
-    webhooks,
+    SqlFaces, SqlKeys, SqlPhotos, costs, credits, events, face_bibs, faces, photos, queue, start_lists,
+    texts, webhooks,
 };
 use crate::conformance::{AlbumFixture, face, test_settings};
 use crate::error::StoreErrorKind;
@@ -44,7 +44,7 @@ fn urls_name_files() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 46] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 47] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -60,7 +60,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 46] {
         (sqlite::DELETE_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (sqlite::DELETE_TEXTS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
-        (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
+        (queue::DEPTH.into(), &["COVERING INDEX photo_waiting", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
         (UNPUBLISHED_PHOTOS.organizations, &["INDEX photo_outbox (organization>?)"]),
@@ -84,6 +84,10 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 46] {
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
+        (
+            costs::STORED.into(),
+            &["album_by_owner (organization=? AND mode=?", "photo_count USING PRIMARY KEY (album=?)"],
+        ),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
         (events::EVENT_PAGE, &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
         (events::ALL_EVENTS_PAGE.into(), &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),

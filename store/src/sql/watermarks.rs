@@ -1,5 +1,7 @@
 //! Watermarks in the database.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::FromRow;
 
@@ -7,10 +9,13 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::now_micros;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::watermark::{
-    AlbumToMark, Watermark, WatermarkChange, WatermarkPlacement, WatermarkPosition,
+    AlbumToMark, MarkedPhoto, Watermark, WatermarkChange, WatermarkPlacement, WatermarkPosition,
 };
+use crate::sql::costs::{CostEntries, SpentNumbers};
+use crate::sql::credits::SharedLedger;
+use crate::sql::credits::ledger::Writer;
 use crate::sql::database::{Database, Transaction};
-use crate::sql::row_types::parse_name;
+use crate::sql::row_types::{parse_name, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, Watermarks};
 
@@ -30,11 +35,17 @@ const UNMARKED: &str = "select id from photo where album = $1 and state = 'ready
      order by id limit $4";
 
 const NOTE_MARKED: Statement = Statement::PerDialect {
-    sqlite: "update photo set marked_version = $2 where album = $1 and state = 'ready' \
-             and id in (select unhex(value) from json_each($3))",
-    postgres: "with locked as materialized (select id from photo where album = $1 and state = 'ready' and id = any($3) \
-               order by id for update) \
-               update photo set marked_version = $2 from locked where photo.album = $1 and photo.id = locked.id",
+    sqlite: "update photo set marked_version = $2, marked_bytes = named.bytes, cpu_us = cpu_us + named.cpu, \
+             bytes_read = photo.bytes_read + named.bytes_in, bytes_written = photo.bytes_written + named.bytes from \
+             (select unhex(value ->> 0) as id, value ->> 1 as cpu, value ->> 2 as bytes_in, value ->> 3 as bytes \
+             from json_each($3)) as named where photo.album = $1 and photo.id = named.id and state = 'ready'",
+    postgres: "with named as materialized (select (value ->> 0)::uuid as id, (value ->> 1)::bigint as cpu, \
+               (value ->> 2)::bigint as bytes_in, (value ->> 3)::bigint as bytes from json_array_elements($3::json) \
+               as listed (value)), locked as materialized (select photo.id from photo join named on named.id = photo.id \
+               where album = $1 and state = 'ready' order by photo.id for update of photo) \
+               update photo set marked_version = $2, marked_bytes = named.bytes, cpu_us = cpu_us + named.cpu, \
+               bytes_read = photo.bytes_read + named.bytes_in, bytes_written = photo.bytes_written + named.bytes \
+               from locked join named on named.id = locked.id where photo.album = $1 and photo.id = locked.id",
 };
 
 #[derive(FromRow)]
@@ -71,11 +82,12 @@ pub(crate) async fn ask_for_marks(
 
 pub(crate) struct SqlWatermarks {
     database: Database,
+    shared: Arc<SharedLedger>,
 }
 
 impl SqlWatermarks {
-    pub(crate) fn new(database: Database) -> Self {
-        Self { database }
+    pub(crate) fn new(database: Database, shared: Arc<SharedLedger>) -> Self {
+        Self { database, shared }
     }
 
     async fn begin(&self, album: AlbumId) -> Result<Transaction> {
@@ -177,15 +189,21 @@ impl Watermarks for SqlWatermarks {
         Ok(rows.into_iter().map(|(photo,)| photo).collect())
     }
 
-    async fn note_marked(&self, album: AlbumId, photos: &[PhotoId], version: i64) -> Result<()> {
-        let photos: Vec<uuid::Uuid> = photos.iter().map(|photo| photo.0).collect();
+    async fn note_marked(&self, album: AlbumId, photos: &[MarkedPhoto], version: i64) -> Result<()> {
+        let rows = photos.iter().map(|MarkedPhoto { photo, spent }| {
+            let SpentNumbers { cpu_us, bytes_read, bytes_written, .. } = SpentNumbers::of(spent);
+            (photo.0.simple().to_string(), cpu_us, bytes_read, bytes_written)
+        });
+        let rows = to_json(&rows.collect::<Vec<_>>())?;
+        let ledger = &self.shared.ledger;
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        query(OPERATION, NOTE_MARKED)
-            .bind(album)
-            .bind(version)
-            .bind(photos)
-            .execute(&mut transaction)
-            .await?;
+        query(OPERATION, NOTE_MARKED).bind(album).bind(version).bind(rows).execute(&mut transaction).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let mut entries = CostEntries::default();
+        if let Some(tenant) = ledger.tenants_of(&mut transaction, [album].into_iter()).await?.get(&album) {
+            entries.add_marks(tenant, album, photos);
+        }
+        entries.write(&mut transaction, ledger, Writer::Api, now).await?;
         transaction.commit(OPERATION).await
     }
 

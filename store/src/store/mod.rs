@@ -192,7 +192,7 @@ impl Store {
         let eraser = open_eraser(&settings, &database, &storage, &face_cache, jetstream.as_ref());
         Ok(Self {
             galleries: Arc::new(SqlGalleries::new(database.clone(), settings.master_secret.clone())),
-            watermarks: Arc::new(SqlWatermarks::new(database.clone())),
+            watermarks: Arc::new(SqlWatermarks::new(database.clone(), Arc::clone(&ledger))),
             downloads: Arc::new(SqlDownloads::new(database.clone())),
             accounts: Arc::new(SqlAccounts::new(database.clone())),
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),

@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use photofinish_servers::{NatsServer, Postgres};
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::photo::PhotoSize;
-use photofinish_store::traits::{Lease, PhotoResults};
+use photofinish_store::traits::{Lease, PhotoResults, PictureSizes};
 use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 
 use crate::support::TestStore;
@@ -137,6 +137,7 @@ pub fn finished(lease: &Lease) -> PhotoResults {
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces,
         texts,

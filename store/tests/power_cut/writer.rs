@@ -15,7 +15,7 @@ use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
-    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, ProbeOutcome, UploadConditions,
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes, ProbeOutcome, UploadConditions,
 };
 use sqlx::Connection;
 
@@ -141,6 +141,7 @@ pub fn finished(lease: &Lease) -> PhotoResults {
         taken_at: None,
         camera: None,
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
         faces: vec![conformance::face(FACE)],
         texts: vec![conformance::text(BIB, 0.99)],

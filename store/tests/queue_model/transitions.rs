@@ -6,7 +6,7 @@ use std::time::Duration;
 use photofinish_store::conformance::{face, text};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{FailureReason, PhotoSize, PhotoState};
-use photofinish_store::traits::{FinishOutcome, Lease, PhotoResults};
+use photofinish_store::traits::{FinishOutcome, Lease, PhotoResults, PictureSizes};
 
 use crate::LONG;
 use crate::model::{ExpectedPhoto, QueueModel};
@@ -108,6 +108,11 @@ impl QueueModel {
             taken_at: None,
             camera: None,
             watermark_version: 0,
+            // Of some a watermark was drawn.
+            pictures: PictureSizes {
+                picture_bytes: self.readings as u64,
+                marked_bytes: (self.readings % 3 == 0).then_some(7),
+            },
             skipped_runners: 0,
             faces: vec![face([1.0, 0.0, 0.0, 0.0])],
             texts: vec![text(&format!("READING{}", self.readings), 0.99)],

@@ -34,6 +34,14 @@ fn metered(service: &Service, partner: &Partner, stages: &[&str]) -> f64 {
     stages.iter().map(of_stage).sum()
 }
 
+/// CPU seconds of all stages between their batches, by the metrics page of the service.
+fn overhead(service: &Service, partner: &Partner) -> f64 {
+    let page = partner.get(&format!("{}/metrics", service.origin())).text();
+    let name = "photofinish_stage_overhead_cpu_seconds_total{";
+    let values = page.lines().filter(|line| line.starts_with(name));
+    values.map(|line| line.rsplit(' ').next().expect("a value").parse::<f64>().expect("a number")).sum()
+}
+
 /// CPU seconds of a process by the kernel: user and system.
 fn cpu_of_process(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
@@ -56,7 +64,7 @@ fn upload(partner: &Partner, album: &str, photos: usize) {
 fn what_photos_cost_is_what_the_stages_spent() {
     const COMPUTING: [&str; 5] = ["decode", "resize", "detect", "embed", "read"];
     let options = ServiceOptions::with_fake_models()
-        .with_setting("PHOTOFINISH_COST_PRICES", "cpu_hour=3600,device_hour=1");
+        .with_setting("PHOTOFINISH_COST_PRICES", "cpu_hour=3600,device_hour=1,gb_month=1000000");
     let service = Service::start(options);
     let partner = service.partner();
     let album = partner.create_album("Costs");
@@ -72,6 +80,15 @@ fn what_photos_cost_is_what_the_stages_spent() {
     let spent = metered(&service, &partner, &COMPUTING);
     assert!(charged <= spent * 1.001 && charged > spent * 0.95, "{charged} of {spent} s: {report}");
     let all: f64 = rows.iter().map(|row| number(&row["cpuSeconds"])).sum();
+    // With what they do between photos the meters of the threads are complete; the feed also looks for photos in vain.
+    let stages = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];
+    let of_threads = metered(&service, &partner, &stages) + overhead(&service, &partner);
+    let without_feed = all - of_stage("feed");
+    assert!(of_stage("overhead") > 0.0, "{report}");
+    assert!(
+        without_feed <= of_threads * 1.001 && without_feed > of_threads * 0.98,
+        "{without_feed} of {of_threads} s: {report}"
+    );
     assert!(all <= cpu_of_process(service.process_id()), "{all} s: {report}");
     assert_eq!(report["photos"], 24);
     let per_photo = &report["perPhoto"];
@@ -83,19 +100,25 @@ fn what_photos_cost_is_what_the_stages_spent() {
     let indexed = rows.iter().find(|row| row["stage"] == "index").expect("a row");
     assert!(number(&indexed["bytesWritten"]) > 24.0 * 1000.0, "{report}");
 
-    let shown = service.run(&[
-        "costs",
-        "--organization",
-        "Harbour Run",
-        "--mode",
-        "test",
-        "--from",
-        days()["from"].as_str().expect("a day"),
-        "--to",
-        days()["to"].as_str().expect("a day"),
-        "--csv",
-    ]);
+    let storage = &report["storage"];
+    assert_eq!(storage["objects"], 24 * 3, "{report}");
+    // Originals were read, and their pictures written, once.
+    let stored = number(&fetched["bytesRead"]) + number(&indexed["bytesWritten"]);
+    assert_eq!(number(&storage["bytes"]), stored, "{report}");
+    // A gigabyte a month costs a million.
+    assert!((number(&storage["money"]) * 1000.0 / number(&storage["bytes"]) - 1.0).abs() < 1e-9, "{report}");
+
+    let (from, to) = (days()["from"].clone(), days()["to"].clone());
+    let (from, to) = (from.as_str().expect("a day"), to.as_str().expect("a day"));
+    let named =
+        ["costs", "--organization", "Harbour Run", "--mode", "test", "--from", from, "--to", to, "--csv"];
+    let shown = service.run(&named);
     let shown = shown.expect_success();
+    let of_album = ["costs", "--album", &album, "--csv"];
+    assert_eq!(service.run(&of_album).expect_success(), shown, "the owner of the album and all that is kept");
+    let lines = service.run(&["costs", "--album", &album]);
+    let lines = lines.expect_success();
+    assert!(lines.lines().any(|line| line.starts_with("stored now: 72 objects, ")), "{lines}");
     assert!(shown.contains("stage,photos,cpu_s,device_s,read_bytes,written_bytes,money"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("decode,24,")), "{shown}");
 }

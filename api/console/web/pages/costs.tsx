@@ -1,19 +1,22 @@
-/** What processing the photos of an album has cost, by stage. */
+/** What processing the photos of an album has cost, by stage, which of them were the dearest, and what is stored. */
 
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 
-import type { CostRow } from "../api";
+import type { CostRow, Costs, DearPhoto, Stored } from "../api";
 import { call } from "../calls";
 import { formatBytes, formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
+import { link } from "../common/router";
+import { Bar } from "../common/ui/bar";
 import { Empty, Loaded } from "../common/ui/states";
-import { Table } from "../common/ui/table";
+import { type Column, Table } from "../common/ui/table";
 import { t, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { daysBefore, type Period, PeriodFields, today } from "./period";
 
-/** In the order in which photos pass them; others come first. */
-const STAGES = ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
+/** In the order in which photos pass them, then what is beside them; others come first. */
+const STAGES = "feed fetch decode resize detect embed read index overhead mark probe face_search".split(" ");
 
 /** The page of an album's costs. */
 export function CostsPage({ album }: AlbumProps) {
@@ -27,9 +30,18 @@ export function CostsPage({ album }: AlbumProps) {
     <AlbumFrame album={album} section="costs">
       <PeriodFields period={period} />
       <Loaded load={costs} lines={4} height="2.5rem">
-        {({ rows, perPhoto, photos }) =>
+        {({ rows, perPhoto, photos, storage }) =>
           perPhoto === null || rows.length === 0 ? (
-            <Empty title={t("costs.none")} />
+            <>
+              <Empty title={t("costs.none")} />
+              {storage.objects > 0 && (
+                <section class="panel" aria-label={t("costs.stored")}>
+                  <dl class="figures">
+                    <StorageFigures storage={storage} />
+                  </dl>
+                </section>
+              )}
+            </>
           ) : (
             <>
               <section class="panel" aria-label={t("costs.per_photo")}>
@@ -54,6 +66,7 @@ export function CostsPage({ album }: AlbumProps) {
                       <dd>{formatMoney(perPhoto.money * 1000)}</dd>
                     </div>
                   )}
+                  <StorageFigures storage={storage} />
                 </dl>
               </section>
               <CostTable rows={rows} />
@@ -61,32 +74,115 @@ export function CostsPage({ album }: AlbumProps) {
           )
         }
       </Loaded>
+      <DearestPhotos albumId={album.id} />
     </AlbumFrame>
   );
 }
 
-function CostTable({ rows }: { rows: CostRow[] }) {
-  const hasMoney = rows.some((row) => row.money !== null);
+function StorageFigures({ storage: { bytes, money } }: { storage: Stored }) {
+  return (
+    <>
+      <div>
+        <dt>{t("costs.stored")}</dt>
+        <dd>{formatBytes(bytes)}</dd>
+      </div>
+      {money !== null && (
+        <div>
+          <dt>{t("costs.stored_month")}</dt>
+          <dd>{formatMoney(money)}</dd>
+        </div>
+      )}
+    </>
+  );
+}
+
+/** The columns of time and money that some of the rows have. */
+function costColumns(rows: Costs[]): Column<Costs>[] {
   const hasDevice = rows.some((row) => row.deviceSeconds > 0);
-  const device = { name: t("costs.device"), numeric: true, cell: (row: CostRow) => formatSeconds(row.deviceSeconds) };
+  const hasMoney = rows.some((row) => row.money !== null);
+  const cpu = { name: t("costs.cpu"), numeric: true, cell: (row: Costs) => formatSeconds(row.cpuSeconds) };
+  const device = { name: t("costs.device"), numeric: true, cell: (row: Costs) => formatSeconds(row.deviceSeconds) };
   const money = {
     name: t("costs.money"),
     numeric: true,
-    cell: (row: CostRow) => (row.money === null ? "–" : formatMoney(row.money)),
+    cell: (row: Costs) => (row.money === null ? "–" : formatMoney(row.money)),
   };
+  return [cpu, ...(hasDevice ? [device] : []), ...(hasMoney ? [money] : [])];
+}
+
+/** How long the bars of costs are, as parts of the dearest: by money where there are prices, else by time. */
+function measureBars(rows: Costs[]): (costs: Costs) => number {
+  const hasMoney = rows.some((row) => row.money);
+  const weigh = (row: Costs) => (hasMoney ? (row.money ?? 0) : row.cpuSeconds + row.deviceSeconds);
+  const most = Math.max(...rows.map(weigh));
+  return (row) => (most > 0 ? weigh(row) / most : 0);
+}
+
+/** A name above its bar. */
+function Weighed({ name, share }: { name: ComponentChildren; share: number }) {
+  return (
+    <div class="weighed">
+      {name}
+      <Bar total={1} parts={[{ kind: "ready", amount: share }]} />
+    </div>
+  );
+}
+
+function CostTable({ rows }: { rows: CostRow[] }) {
+  const share = measureBars(rows);
   return (
     <Table
       label={t("costs.by_stage")}
       rows={rows.toSorted((a, b) => STAGES.indexOf(a.stage ?? "") - STAGES.indexOf(b.stage ?? ""))}
       rowKey={(row) => row.stage ?? ""}
       columns={[
-        { name: t("stages.stage"), cell: (row) => tName("stage", row.stage ?? "") },
+        {
+          name: t("stages.stage"),
+          cell: (row) => <Weighed name={tName("stage", row.stage ?? "")} share={share(row)} />,
+        },
         { name: t("costs.photos"), numeric: true, cell: (row) => formatNumber(row.photos) },
-        { name: t("costs.cpu"), numeric: true, cell: (row) => formatSeconds(row.cpuSeconds) },
-        ...(hasDevice ? [device] : []),
+        ...costColumns(rows),
         { name: t("costs.read"), numeric: true, cell: (row) => (row.bytesRead ? formatBytes(row.bytesRead) : "–") },
         { name: t("costs.written"), numeric: true, cell: (row) => (row.bytesWritten ? formatBytes(row.bytesWritten) : "–") },
-        ...(hasMoney ? [money] : []),
+      ]}
+    />
+  );
+}
+
+/** The dearest photos over all attempts, whatever the period. */
+function DearestPhotos({ albumId }: { albumId: string }) {
+  const dearest = useLoad((signal) => call("usage/dearest", { albumId }, signal), [albumId]);
+  return (
+    <Loaded load={dearest} lines={4} height="2.5rem">
+      {({ photos, looked, total }) =>
+        photos.length > 0 && (
+          <section class="stack" aria-labelledby="dearest-title">
+            <h2 id="dearest-title">{t("costs.dearest")}</h2>
+            {looked < total && <p class="quiet">{t("costs.dearest_of", { count: formatNumber(looked) })}</p>}
+            <DearestTable albumId={albumId} photos={photos} />
+          </section>
+        )
+      }
+    </Loaded>
+  );
+}
+
+function DearestTable({ albumId, photos }: { albumId: string; photos: DearPhoto[] }) {
+  const share = measureBars(photos);
+  const name = (photo: DearPhoto) => (
+    <a class="dear-photo" href={link(`/albums/${albumId}/photos/${photo.photoId}`)}>
+      {photo.thumbnailUrl && <img src={photo.thumbnailUrl} alt="" loading="lazy" />}
+      {photo.filename}
+    </a>
+  );
+  return (
+    <Table
+      label={t("costs.dearest")}
+      rows={photos}
+      rowKey={(photo) => photo.photoId}
+      columns={[
+        { name: t("costs.photo"), cell: (photo) => <Weighed name={name(photo)} share={share(photo)} /> },
+        ...costColumns(photos),
       ]}
     />
   );

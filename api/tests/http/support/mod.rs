@@ -31,7 +31,9 @@ use photofinish_store::model::photo::{
 use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
+use photofinish_store::traits::{
+    Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes, SelfieScale, Upload,
+};
 use photofinish_store::{ServerLimits, Store, StoreError, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -343,7 +345,8 @@ impl TestService {
                 let key = ObjectKey::photo(partner.organization_id(self).await, album, id, role);
                 self.store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"pixels")).await.unwrap();
             }
-            assert_eq!(self.store.queue.confirm(album, &[id]).await.unwrap(), [id]);
+            let upload = Upload { photo: id, size_bytes: Some(b"pixels".len() as u64) };
+            assert_eq!(self.store.queue.confirm_uploads(album, &[upload]).await.unwrap().photos, [id]);
             id
         })
     }
@@ -364,6 +367,7 @@ impl TestService {
             taken_at: Some(TAKEN_AT),
             camera: Some("NIKON Z 9".to_owned()),
             watermark_version: 0,
+            pictures: PictureSizes { picture_bytes: 2 * b"pixels".len() as u64, marked_bytes: None },
             skipped_runners: 3,
             faces,
             texts,

@@ -32,7 +32,11 @@ pub(super) fn settings() -> ApiSettings {
             retention: Default::default(),
             rest: Default::default(),
         },
-        cost_prices: Some(photofinish_api::context::CostPrices { cpu_hour: 3.6, device_hour: 36.0 }),
+        cost_prices: Some(photofinish_api::context::CostPrices {
+            cpu_hour: 3.6,
+            gpu_hour: 36.0,
+            gb_month: 2e6,
+        }),
         face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,
         max_batch_bytes: 1 << 20,

@@ -11,7 +11,7 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
 use crate::search::faces::Change;
 use crate::sql::connection::timed::TimedConnection;
-use crate::sql::costs::SpentNumbers;
+use crate::sql::costs::{SpentNumbers, to_bigint};
 use crate::sql::credits::ledger::{Holds, balances_of_postgres};
 use crate::sql::error::store_error;
 use crate::sql::row_types::index_state_to_str;
@@ -177,11 +177,12 @@ impl QueueWrites for TimedConnection {
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
              updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
-             marked_version = seen.marked, charged_at = coalesce(charged_at, $8), cpu_us = cpu_us + seen.cpu, device_us = device_us + seen.device, \
+             marked_version = seen.marked, picture_bytes = seen.picture_bytes, \
+             marked_bytes = coalesce(seen.marked_bytes, photo.marked_bytes), charged_at = coalesce(charged_at, $8), cpu_us = cpu_us + seen.cpu, device_us = device_us + seen.device, \
              bytes_read = photo.bytes_read + seen.bytes_in, bytes_written = photo.bytes_written + seen.bytes_out \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], \
-             $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]) as seen (album, id, width, height, taken_at, camera, \
-             skipped_runners, cpu, device, bytes_in, bytes_out, marked) \
+             $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[]) as seen (album, id, width, height, taken_at, camera, \
+             skipped_runners, cpu, device, bytes_in, bytes_out, marked, picture_bytes, marked_bytes) \
              where photo.album = seen.album and photo.id = seen.id",
         )
         .bind(albums)
@@ -197,6 +198,8 @@ impl QueueWrites for TimedConnection {
         .bind(spent(|spent| spent.bytes_read))
         .bind(spent(|spent| spent.bytes_written))
         .bind(photos.iter().map(|results| results.watermark_version).collect::<Vec<i64>>())
+        .bind(photos.iter().map(|results| to_bigint(results.pictures.picture_bytes)).collect::<Vec<i64>>())
+        .bind(photos.iter().map(|results| results.pictures.marked_bytes.map(to_bigint)).collect::<Vec<_>>())
         .execute(self)
         .await
         .map_err(store_error("finish photos"))

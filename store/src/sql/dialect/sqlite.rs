@@ -116,13 +116,15 @@ pub(in crate::sql) const MARK_READY: &str = concat!(
     "update photo set state = 'ready', width = named.width, height = named.height, taken_at = named.taken_at, \
      camera = named.camera, skipped_runners = named.skipped_runners, settled_at = $2, updated_at = $2, \
      attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
-     marked_version = named.marked, cpu_us = cpu_us + named.cpu, \
+     marked_version = named.marked, picture_bytes = named.picture_bytes, \
+     marked_bytes = coalesce(named.marked_bytes, photo.marked_bytes), cpu_us = cpu_us + named.cpu, \
      device_us = device_us + named.device, bytes_read = photo.bytes_read + named.bytes_in, \
      bytes_written = photo.bytes_written + named.bytes_out, charged_at = coalesce(charged_at, $2) from ",
     named_photos!(
         ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
          value ->> 6 as skipped_runners, value ->> 7 as cpu, value ->> 8 as device, value ->> 9 as bytes_in, \
-         value ->> 10 as bytes_out, value ->> 11 as marked"
+         value ->> 10 as bytes_out, value ->> 11 as marked, \
+         value ->> 12 as picture_bytes, value ->> 13 as marked_bytes"
     ),
     is_named!(),
 );
@@ -261,6 +263,8 @@ impl QueueWrites for SqliteConnection {
                 bytes_read,
                 bytes_written,
                 results.watermark_version,
+                results.pictures.picture_bytes,
+                results.pictures.marked_bytes,
             )
         });
         sqlx::query(MARK_READY)

@@ -11,7 +11,7 @@ use photofinish_bench::report::statistics::{percentile, to_milliseconds};
 use photofinish_store::conformance::{face, test_settings};
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::{DetectedFace, Embedding, NewPhoto, PhotoSize};
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
 use photofinish_store::{Store, StoreSettings};
 use photofinish_tests::harness::Partner;
 use serde_json::{Value, json};
@@ -144,6 +144,7 @@ fn results_with(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResults {
         faces,
         texts: Vec::new(),
         watermark_version: 0,
+        pictures: PictureSizes::default(),
         skipped_runners: 0,
     }
 }
