@@ -50,7 +50,7 @@ fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewE
     new_erasure(fixture, subject, fate)
 }
 
-fn bib_of(fixture: &AlbumFixture, bib: &str, with_faces: bool) -> NewErasure {
+pub(super) fn bib_of(fixture: &AlbumFixture, bib: &str, with_faces: bool) -> NewErasure {
     new_erasure(fixture, ErasureSubject::Bib { bib: bib.into(), with_faces }, PhotoFate::Keep)
 }
 
@@ -78,7 +78,7 @@ async fn finish(store: &Store, id: ErasureId) -> (Erasure, Receipt) {
     (done, receipt)
 }
 
-async fn erase(store: &Store, erasure: NewErasure) -> (Erasure, Receipt) {
+pub(super) async fn erase(store: &Store, erasure: NewErasure) -> (Erasure, Receipt) {
     let id = store.erasures.begin(erasure).await.expect("erases");
     finish(store, id).await
 }
