@@ -96,6 +96,10 @@ async fn publish(fixture: &AlbumFixture, lease: TaskLease, count: usize) -> Vec<
 
 async fn check(test_store: TestStore) {
     let (album, photo) = create_old_database(&test_store).await;
+    // The folder of its objects is there, and empty.
+    let objects = test_store.path().join("objects");
+    std::fs::create_dir_all(&objects).unwrap();
+    std::fs::write(objects.join("folders.lock"), "").unwrap();
     let store = test_store.open().await;
     let fixture = reopen_fixture(&store, album).await;
     let taken = store.tasks.take(Task::EventPublisher, ProcessId::generate(), LONG).await;
