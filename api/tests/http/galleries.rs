@@ -181,8 +181,9 @@ fn searches_of_visitors_are_counted_apart() {
     let body =
         json!({ "from": (today - day).to_string(), "to": (today + day).to_string(), "by": ["operation"] });
     let usage = partner.call("/usage/get", &body).ok();
-    let row = |operation: &str| json!({ "operation": operation, "count": 1, "credits": 0 });
-    assert_eq!(usage["rows"], json!([row("gallery_text_search"), row("text_search")]));
+    let row = |operation: &str, count: u64, credits: u64| json!({ "operation": operation, "count": count, "credits": credits });
+    let expected = [row("gallery_text_search", 1, 0), row("photo", 2, 2), row("text_search", 1, 0)];
+    assert_eq!(usage["rows"], json!(expected));
 }
 
 #[test]
