@@ -1,7 +1,7 @@
 //! What requests cost, and declining those that the balance does not cover.
 
 use photofinish_store::model::album::Tenant;
-use photofinish_store::model::credit::{ChargedSearch, Credits};
+use photofinish_store::model::credit::{ChargedRequest, Credits, RequestOrigin};
 use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::traits::Decline;
 use photofinish_store::{StoreError, StoreErrorKind};
@@ -58,8 +58,9 @@ pub(crate) async fn charge_face_search(
     tenant: &Tenant,
     album: AlbumId,
     selfie: SelfieSearch,
+    origin: RequestOrigin,
 ) -> Result<(), ApiError> {
-    let search = ChargedSearch::Face(selfie.probe);
+    let search = ChargedRequest::FaceSearch(selfie.probe, origin);
     let is_free = search.price(&ctx.store.credits.settings().prices) <= Credits::ZERO;
     match (is_free, selfie) {
         (true, SelfieSearch { is_new: true, .. }) => {
@@ -78,24 +79,39 @@ pub(crate) async fn charge_text_search(
     ctx: &Context,
     tenant: &Tenant,
     album: AlbumId,
+    origin: RequestOrigin,
 ) -> Result<(), ApiError> {
-    let search = ChargedSearch::Text;
-    if search.price(&ctx.store.credits.settings().prices) <= Credits::ZERO {
-        ctx.store.credits.count(tenant, album, search.operation());
+    charge_or_count(ctx, tenant, album, ChargedRequest::TextSearch(origin), Declined::TextSearch).await
+}
+
+/// Charges a download of many photos, or counts it where it costs nothing.
+pub(crate) async fn charge_download(ctx: &Context, tenant: &Tenant, album: AlbumId) -> Result<(), ApiError> {
+    charge_or_count(ctx, tenant, album, ChargedRequest::Download, Declined::Download).await
+}
+
+async fn charge_or_count(
+    ctx: &Context,
+    tenant: &Tenant,
+    album: AlbumId,
+    request: ChargedRequest,
+    what: Declined,
+) -> Result<(), ApiError> {
+    if request.price(&ctx.store.credits.settings().prices) <= Credits::ZERO {
+        ctx.store.credits.count(tenant, album, request.operation());
         return Ok(());
     }
-    charge(ctx, tenant, album, search, Declined::TextSearch).await
+    charge(ctx, tenant, album, request, what).await
 }
 
 async fn charge(
     ctx: &Context,
     tenant: &Tenant,
     album: AlbumId,
-    search: ChargedSearch,
+    request: ChargedRequest,
     what: Declined,
 ) -> Result<(), ApiError> {
-    let price = search.price(&ctx.store.credits.settings().prices);
-    match ctx.store.credits.charge_search(tenant, album, search).await {
+    let price = request.price(&ctx.store.credits.settings().prices);
+    match ctx.store.credits.charge_request(tenant, album, request).await {
         Ok(()) => Ok(()),
         Err(error) => Err(explain(ctx, tenant, price, what, error).await),
     }

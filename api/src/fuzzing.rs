@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::validate::input::{self, Input};
 use crate::validate::shape;
 use crate::wire::album::{CreateAlbum, ListAlbums, OneAlbum, UpdateAlbum};
-use crate::wire::cursor::{AlbumPosition, HitPosition, decode_id, encode_id};
+use crate::wire::cursor::{AlbumPosition, HitCursor, decode_id, encode_id};
 use crate::wire::photo::{ListPhotos, OnePhoto};
 use crate::wire::search::{SearchFace, SearchText};
 use crate::wire::upload::{ConfirmPhotos, SignPhoto, SignPhotos};
@@ -73,8 +73,8 @@ fn check_input<T: Input>(text: &str, whole: Option<&Value>) {
 /// # Panics
 /// When a text is accepted that this service does not write.
 pub fn check_cursor(text: &str) {
-    if let Some(position) = HitPosition::from_cursor(text) {
-        assert_eq!(position.to_cursor(), text);
+    if let Some(HitCursor { position, proof }) = HitCursor::parse(text) {
+        assert_eq!(position.to_cursor() + &proof.map(hex::encode).unwrap_or_default(), text);
     }
     if let Some(position) = AlbumPosition::from_cursor(text) {
         assert_eq!(position.to_cursor(), text);

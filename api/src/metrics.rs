@@ -31,12 +31,13 @@ pub(crate) enum Declined {
     Retry,
     FaceSearch,
     TextSearch,
+    Download,
 }
 
 impl Declined {
     /// Every kind.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Ticket, Self::Confirmation, Self::Retry, Self::FaceSearch, Self::TextSearch];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Ticket, Self::Confirmation, Self::Retry, Self::FaceSearch, Self::TextSearch, Self::Download];
 
     /// The value of the label.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -46,6 +47,7 @@ impl Declined {
             Self::Retry => "retry",
             Self::FaceSearch => "face_search",
             Self::TextSearch => "text_search",
+            Self::Download => "download",
         }
     }
 

@@ -76,7 +76,15 @@ struct Window {
 enum Attempt {
     Decided(RateDecision),
     /// More must be taken from the database first.
-    NeedsShare(Arc<tokio::sync::Mutex<()>>),
+    NeedsShare(NeededShare),
+}
+
+/// A share that a window needs.
+struct NeededShare {
+    /// When the window began, seconds since 1970.
+    begins: i64,
+    /// Held by whoever takes it.
+    leasing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl RateLimiter {
@@ -106,16 +114,17 @@ impl RateLimiter {
             });
         };
         loop {
-            let leasing = match self.try_spend(claim, now, true) {
+            let NeededShare { leasing, .. } = match self.try_spend(claim, now, true) {
                 Attempt::Decided(decision) => return Ok(decision),
-                Attempt::NeedsShare(leasing) => leasing,
+                Attempt::NeedsShare(needed) => needed,
             };
             let _turn = leasing.lock().await;
             // Another request may have taken enough for both.
-            if let Attempt::Decided(decision) = self.try_spend(claim, now, true) {
-                return Ok(decision);
-            }
-            self.take_share(shared, claim, window_begin(claim.key, now)).await?;
+            let NeededShare { begins, .. } = match self.try_spend(claim, now, true) {
+                Attempt::Decided(decision) => return Ok(decision),
+                Attempt::NeedsShare(needed) => needed,
+            };
+            self.take_share(shared, claim, begins).await?;
         }
     }
 
@@ -131,14 +140,18 @@ impl RateLimiter {
         if is_admitted {
             window.used += claim.units;
         } else if is_shared && claim.units <= claim.limit && claim.units < window.refused_from {
-            return Attempt::NeedsShare(Arc::clone(&window.leasing));
+            let leasing = Arc::clone(&window.leasing);
+            return Attempt::NeedsShare(NeededShare { begins: window.begins, leasing });
         }
         let untaken = claim.limit.saturating_sub(window.taken);
+        // Clients that see more than 0 try again at once.
+        let remaining =
+            if is_admitted { untaken.saturating_add(window.leased.saturating_sub(window.used)) } else { 0 };
         let status = RateStatus {
             class: claim.class,
             limit: claim.limit,
-            remaining: untaken.saturating_add(window.leased.saturating_sub(window.used)),
-            reset: u32::try_from(begins + WINDOW - now).unwrap_or(0),
+            remaining,
+            reset: u32::try_from(window.begins + WINDOW - now).unwrap_or(0),
         };
         Attempt::Decided(RateDecision { is_admitted, status })
     }
@@ -181,9 +194,10 @@ impl Window {
         Self { begins, limit: 0, leased: 0, used: 0, taken: 0, refused_from: u32::MAX, leasing }
     }
 
-    /// Begins the window of another minute, and follows a limit that was changed.
+    /// Begins the window of a later minute, and follows a limit that was changed. A clock that is set back begins none: what
+    /// was spent in its window would be given out again.
     fn follow(&mut self, begins: i64, limit: u32, is_shared: bool) {
-        if self.begins != begins {
+        if self.begins < begins {
             *self = Self { leasing: Arc::clone(&self.leasing), ..Self::new(begins) };
         }
         if self.limit != limit {
@@ -277,7 +291,7 @@ mod tests {
         let status = RateStatus { class: RateClass::Search, limit: 10, remaining: 6, reset: 60 };
         assert_eq!(first, RateDecision { is_admitted: true, status });
         let refused = spend(70, 7).await;
-        assert_eq!((refused.is_admitted, refused.status.remaining, refused.status.reset), (false, 6, 50));
+        assert_eq!((refused.is_admitted, refused.status.remaining, refused.status.reset), (false, 0, 50));
         assert!(spend(119, 6).await.is_admitted);
         let over = spend(119, 1).await;
         assert_eq!((over.is_admitted, over.status.remaining, over.status.reset), (false, 0, 1));
@@ -285,6 +299,35 @@ mod tests {
         // A limit that is raised in the middle of a window.
         let raised = limiter.spend_at(None, &claim(12, 2), 121).await.unwrap();
         assert_eq!((raised.is_admitted, raised.status.remaining), (true, 0));
+    }
+
+    #[tokio::test]
+    async fn a_refused_request_has_nothing_left_whatever_others_have_taken() {
+        let row = OneRow::default();
+        let (this, other) = (RateLimiter::default(), RateLimiter::default());
+        let spend = async |limiter: &RateLimiter, units: u32| {
+            limiter.spend_at(Some(&row), &claim(1000, units), 60).await.unwrap()
+        };
+        // What this process knows is that a hundredth of the limit was taken.
+        assert_eq!(spend(&this, 10).await.status.remaining, 990);
+        assert!(spend(&other, 990).await.is_admitted);
+        let refused = spend(&this, 1).await;
+        assert_eq!((refused.is_admitted, refused.status.remaining), (false, 0));
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_back_gives_nothing_out_again() {
+        let row = OneRow::default();
+        for shared in [None, Some(&row as &dyn RateWindows)] {
+            let limiter = RateLimiter::default();
+            let spend = async |now: i64| limiter.spend_at(shared, &claim(10, 10), now).await.unwrap();
+            assert!(spend(60).await.is_admitted);
+            assert!(spend(120).await.is_admitted);
+            // Back in the minute before: its requests count in the window of the later one, and wait for the end of it.
+            let refused = spend(119).await;
+            assert_eq!((refused.is_admitted, refused.status.reset), (false, 61));
+            assert!(spend(180).await.is_admitted);
+        }
     }
 
     #[tokio::test]
@@ -336,9 +379,10 @@ mod tests {
         let spend = async |units: u32| limiter.spend_at(Some(&row), &claim(100, units), 60).await.unwrap();
         assert!(spend(90).await.is_admitted);
         let refused = spend(50).await;
-        assert_eq!((refused.is_admitted, refused.status.remaining), (false, 10));
-        for _ in 0..10 {
-            assert!(spend(1).await.is_admitted);
+        assert_eq!((refused.is_admitted, refused.status.remaining), (false, 0));
+        for left in (0..10).rev() {
+            let decision = spend(1).await;
+            assert_eq!((decision.is_admitted, decision.status.remaining), (true, left));
         }
         let over = spend(1).await;
         assert_eq!((over.is_admitted, over.status.remaining), (false, 0));

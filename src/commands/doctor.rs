@@ -8,6 +8,7 @@ use photofinish_console::Files;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::tuning::PrecisionChoice;
+use photofinish_store::model::photo::CountMismatch;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
@@ -177,6 +178,7 @@ async fn check_store(config: &Config) -> Vec<Finding> {
         Finding { component: "database", state: database.map_err(|error| error.to_string()) },
         Finding { component: "storage", state: storage.map_err(|error| error.to_string()) },
         Finding { component: "queue", state: queue.map_err(|error| error.to_string()) },
+        Finding { component: "photo counts", state: check_counts(&store).await },
     ];
     if store.local.is_none() && config.settings.console.console {
         // Without it partners are served all the same, so this never fails.
@@ -184,6 +186,18 @@ async fn check_store(config: &Config) -> Vec<Finding> {
         findings.push(Finding { component: "bucket's CORS", state });
     }
     findings
+}
+
+/// Compares the kept counts of photos with their rows.
+async fn check_counts(store: &Store) -> Result<String, String> {
+    let mismatches = store.find_count_mismatches().await.map_err(|error| error.to_string())?;
+    let Some(CountMismatch { album, state, kept, counted }) = mismatches.first() else {
+        return Ok("are those of the rows".to_owned());
+    };
+    let others = mismatches.len() - 1;
+    Err(format!(
+        "album {album} has {counted} photos that are {state}, not {kept}; {others} other counts are wrong"
+    ))
 }
 
 /// Waits up to 3 s for the connection.

@@ -19,9 +19,9 @@ pub struct CreditArguments {
     #[arg(long, env = "PHOTOFINISH_CREDITS", value_name = "SWITCH", default_value = "off")]
     #[arg(value_parser = SWITCH, action = clap::ArgAction::Set)]
     pub credits: bool,
-    /// Credits that a ready photo, the searches with one selfie and a bib search cost
+    /// Credits that a ready photo, the searches with one selfie, a bib search and a download of many photos cost
     #[arg(long, env = "PHOTOFINISH_PRICES", value_name = "PRICES", value_parser = prices)]
-    #[arg(default_value = "photo=1,face_search=0,text_search=0")]
+    #[arg(default_value = "photo=1,face_search=0,text_search=0,download=0")]
     pub prices: Prices,
     /// Credits of the test keys of an organization at the beginning of each day
     #[arg(long, env = "PHOTOFINISH_MOCK_CREDITS", value_name = "CREDITS", default_value = "10000")]
@@ -99,6 +99,7 @@ fn prices(text: &str) -> Result<Prices, String> {
             "photo" => prices.photo = price,
             "face_search" => prices.face_search = price,
             "text_search" => prices.text_search = price,
+            "download" => prices.download = price,
             _ => return Err(refused()),
         }
     }
@@ -122,11 +123,11 @@ mod tests {
 
     #[test]
     fn prices_that_are_not_named_keep_their_defaults() {
-        let settings = config(&[("PHOTOFINISH_PRICES", "text_search=0.125, photo=0")]).unwrap();
+        let settings = config(&[("PHOTOFINISH_PRICES", "text_search=0.125, photo=0,download=2")]).unwrap();
         let prices = settings.settings.credits.credit_settings().prices;
         assert_eq!(prices.photo, Credits::ZERO);
         assert_eq!(prices.text_search, Credits::from_thousandths(125));
-        assert_eq!(prices.face_search, Credits::ZERO);
+        assert_eq!((prices.face_search, prices.download), (Credits::ZERO, Credits::whole(2)));
         for wrong in ["", "photo", "photo=-1", "photo=0.0001", "video=1", "photo=1,"] {
             assert_eq!(problems(&[("PHOTOFINISH_PRICES", wrong)]).len(), 1, "{wrong}");
         }

@@ -18,11 +18,14 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// How often old events are deleted.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// Changes that an album keeps for the face indexes of all processes, which read what is new every 20 s: of two minutes in
+/// which a thousand photos a second settle. A process that is further behind reads the album.
+const KEPT_CHANGES: u32 = 4096;
 
-/// Publishes events and deletes those older than `retention`, until it is dropped.
+/// Publishes events, and deletes those older than `retention` and the changes that nobody needs, until it is dropped.
 pub async fn publish_forever(store: &Store, holder: ProcessId, retention: Duration) {
     let publisher = Publisher { store, holder, retention };
-    tokio::join!(publisher.publish_forever(), publisher.remove_expired_forever());
+    tokio::join!(publisher.publish_forever(), publisher.remove_old_forever());
 }
 
 /// Gives the task back, so that another process goes on at once.
@@ -82,18 +85,13 @@ impl Publisher<'_> {
         Ok(lease.map(|lease| HeldTask { lease, taken_at }))
     }
 
-    async fn remove_expired_forever(&self) {
+    async fn remove_old_forever(&self) {
         let mut interval = tokio::time::interval(RETENTION_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            match self.remove_expired().await {
-                Ok(0) => {}
-                Ok(removed) => tracing::info!(removed, "deleted old events"),
-                // Another process has the task, and does this too.
-                Err(error) if error.kind == StoreErrorKind::Conflict => {}
-                Err(error) => tracing::warn!(%error, "failed to delete old events, retrying in 60 s"),
-            }
+            report_removed("events", self.remove_expired().await);
+            report_removed("changes of albums", self.prune_changes().await);
         }
     }
 
@@ -112,6 +110,27 @@ impl Publisher<'_> {
             }
         }
         Ok(removed)
+    }
+
+    /// Deletes changes of albums that nobody needs; returns how many.
+    async fn prune_changes(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        while self.store.event_publisher.has_prunable_changes(KEPT_CHANGES).await? {
+            let Some(HeldTask { lease, .. }) = self.take().await? else { break };
+            removed += self.store.event_publisher.prune_changes(lease, KEPT_CHANGES).await?;
+        }
+        Ok(removed)
+    }
+}
+
+/// Logs how many old rows were deleted.
+fn report_removed(what: &'static str, removed: Result<u64, StoreError>) {
+    match removed {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(what, removed, "deleted what is old"),
+        // Another process has the task, and does this too.
+        Err(error) if error.kind == StoreErrorKind::Conflict => {}
+        Err(error) => tracing::warn!(what, %error, "failed to delete what is old, retrying in 60 s"),
     }
 }
 

@@ -1,15 +1,19 @@
 //! Sends deliveries to webhooks. Every process with an API sends; they share the work through the database.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use photofinish_api::context::{RefusedUrl, WebhookGateway};
 use photofinish_api::webhook_body;
+use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::WebhookId;
 use photofinish_store::model::webhook::{Attempt, AttemptOutcome, Delivery, DueDelivery};
+use photofinish_store::traits::DeliveryRoom;
 use photofinish_store::{Store, StoreError, StoreErrorKind};
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
@@ -24,8 +28,9 @@ use super::signature::sign;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a process has a delivery. Longer than an attempt takes.
 pub const LEASE_TTL: Duration = Duration::from_secs(60);
-/// Attempts at a time, of a process and of one webhook.
+/// Attempts at a time, of a process, of one tenant and of one webhook.
 const MAX_ATTEMPTS: usize = 32;
+const MAX_ATTEMPTS_PER_TENANT: usize = 8;
 const MAX_ATTEMPTS_PER_WEBHOOK: usize = 4;
 /// How long an attempt may take: connecting, sending and the head of the response.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -40,8 +45,35 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct WebhookSender {
     store: Store,
     clients: Arc<WebhookClients>,
-    /// Attempts that are being made, of each webhook.
-    running: Arc<Mutex<HashMap<WebhookId, usize>>>,
+    running: Arc<RunningAttempts>,
+}
+
+/// Attempts that are being made.
+#[derive(Default)]
+struct RunningAttempts(Mutex<AttemptCounts>);
+
+#[derive(Default)]
+struct AttemptCounts {
+    of_tenants: HashMap<Tenant, usize>,
+    of_webhooks: HashMap<WebhookId, usize>,
+}
+
+impl RunningAttempts {
+    fn counts(&self) -> MutexGuard<'_, AttemptCounts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeliveryRoom for RunningAttempts {
+    fn of_tenant(&self, tenant: &Tenant) -> usize {
+        let running = self.counts().of_tenants.get(tenant).copied().unwrap_or_default();
+        MAX_ATTEMPTS_PER_TENANT.saturating_sub(running)
+    }
+
+    fn of_webhook(&self, webhook: WebhookId) -> usize {
+        let running = self.counts().of_webhooks.get(&webhook).copied().unwrap_or_default();
+        MAX_ATTEMPTS_PER_WEBHOOK.saturating_sub(running)
+    }
 }
 
 impl WebhookSender {
@@ -85,9 +117,8 @@ impl WebhookSender {
         if room == 0 || !self.store.deliveries.is_due().await? {
             return Ok(());
         }
-        let room_of = |webhook| MAX_ATTEMPTS_PER_WEBHOOK.saturating_sub(self.running_of(webhook));
-        for due in self.store.deliveries.lease(room, LEASE_TTL, &room_of).await? {
-            let (sender, running) = (self.clone(), RunningAttempt::new(&self.running, due.webhook));
+        for due in self.store.deliveries.lease(room, LEASE_TTL, &*self.running).await? {
+            let (sender, running) = (self.clone(), RunningAttempt::new(&self.running, &due));
             attempts.spawn(async move {
                 let webhook = due.webhook;
                 match sender.send_now(due).await {
@@ -102,11 +133,6 @@ impl WebhookSender {
             });
         }
         Ok(())
-    }
-
-    fn running_of(&self, webhook: WebhookId) -> usize {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.get(&webhook).copied().unwrap_or_default()
     }
 
     async fn send_now(&self, due: DueDelivery) -> Result<Delivery, StoreError> {
@@ -180,8 +206,9 @@ impl WebhookGateway for WebhookSender {
     async fn send_test(&self, due: DueDelivery) -> Result<Delivery, StoreError> {
         let (attempt, outcome) = self.attempt(&due).await;
         let outcome = match outcome {
-            AttemptOutcome::Delivered => AttemptOutcome::Delivered,
-            _ => AttemptOutcome::Failed,
+            // It is made once.
+            AttemptOutcome::Retry(_) => AttemptOutcome::Failed,
+            other => other,
         };
         self.store.deliveries.finish(&due, &attempt, outcome).await
     }
@@ -189,25 +216,36 @@ impl WebhookGateway for WebhookSender {
 
 /// An attempt that counts as running until this is dropped.
 struct RunningAttempt {
-    running: Arc<Mutex<HashMap<WebhookId, usize>>>,
+    running: Arc<RunningAttempts>,
+    tenant: Tenant,
     webhook: WebhookId,
 }
 
 impl RunningAttempt {
-    fn new(running: &Arc<Mutex<HashMap<WebhookId, usize>>>, webhook: WebhookId) -> Self {
-        *running.lock().unwrap_or_else(PoisonError::into_inner).entry(webhook).or_default() += 1;
-        Self { running: Arc::clone(running), webhook }
+    fn new(running: &Arc<RunningAttempts>, due: &DueDelivery) -> Self {
+        let DueDelivery { tenant, webhook, .. } = *due;
+        let mut counts = running.counts();
+        *counts.of_tenants.entry(tenant).or_default() += 1;
+        *counts.of_webhooks.entry(webhook).or_default() += 1;
+        drop(counts);
+        Self { running: Arc::clone(running), tenant, webhook }
     }
 }
 
 impl Drop for RunningAttempt {
     fn drop(&mut self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = running.get_mut(&self.webhook) {
-            *count -= 1;
-            if *count == 0 {
-                running.remove(&self.webhook);
-            }
+        let mut counts = self.running.counts();
+        count_down(&mut counts.of_tenants, self.tenant);
+        count_down(&mut counts.of_webhooks, self.webhook);
+    }
+}
+
+/// Removes what counts nothing any more.
+fn count_down<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }

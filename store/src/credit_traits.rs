@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::cost::{CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects};
 use crate::model::credit::{
-    Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
+    Balance, ChargedRequest, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
 };
 use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
@@ -48,8 +48,9 @@ pub trait CreditLedger: Send + Sync {
     async fn grant(&self, grant: NewGrant) -> Result<Balance>;
     /// Gives the test keys of an organization so much that they can use this amount; returns the balance.
     async fn set_mock_balance(&self, organization: OrganizationId, available: Credits) -> Result<Balance>;
-    /// Charges a search that has a price, once for each selfie. `InsufficientCredits` when the balance does not cover it.
-    async fn charge_search(&self, tenant: &Tenant, album: AlbumId, search: ChargedSearch) -> Result<()>;
+    /// Charges a request that has a price, searches once for each selfie. `InsufficientCredits` when the balance does not
+    /// cover it.
+    async fn charge_request(&self, tenant: &Tenant, album: AlbumId, request: ChargedRequest) -> Result<()>;
     /// Counts something that costs nothing. Written by [`Self::flush_usage`], with what came before.
     fn count(&self, tenant: &Tenant, album: AlbumId, operation: UsageOperation);
     /// Writes what was counted since the last call.

@@ -36,4 +36,9 @@ pub trait EventPublisher: Send + Sync {
     /// Deletes some of the events from before a time, the oldest; returns how many. `Conflict` when another process has the
     /// task.
     async fn remove_expired(&self, lease: TaskLease, before: OffsetDateTime) -> Result<u64>;
+    /// Whether an album has changes that were published and of which it has `kept` later ones.
+    async fn has_prunable_changes(&self, kept: u32) -> Result<bool>;
+    /// Deletes some of these changes of albums; returns how many rows. A face index that has not read them reads the album
+    /// again. `Conflict` when another process has the task.
+    async fn prune_changes(&self, lease: TaskLease, kept: u32) -> Result<u64>;
 }

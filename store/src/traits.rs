@@ -32,7 +32,7 @@ pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, Unpubl
 pub use crate::process_traits::{Processes, TaskLeases};
 pub use crate::start_list_traits::{Judging, StartLists};
 pub use crate::watermark_traits::Watermarks;
-pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
+pub use crate::webhook_traits::{DeliveryQueue, DeliveryRoom, Webhooks};
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, StoreError>;

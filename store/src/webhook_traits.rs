@@ -55,19 +55,22 @@ pub trait Webhooks: Send + Sync {
     async fn redeliver(&self, tenant: &Tenant, id: WebhookId, redelivery: Redelivery) -> Result<u64>;
 }
 
+/// How many deliveries a process can still attempt at the same time.
+pub trait DeliveryRoom: Send + Sync {
+    /// Those of a tenant, whose webhooks share them: one whose receivers are slow does not hold up the others.
+    fn of_tenant(&self, tenant: &Tenant) -> usize;
+    /// Those of a webhook.
+    fn of_webhook(&self, webhook: WebhookId) -> usize;
+}
+
 /// What a sender of deliveries calls. Any number of processes send.
 #[async_trait]
 pub trait DeliveryQueue: Send + Sync {
     /// Whether a delivery is due. Costs a few index probes and no write.
     async fn is_due(&self) -> Result<bool>;
-    /// Takes due deliveries for `ttl`, at most `limit` and at most as many of a webhook as `room` says. The attempt is
+    /// Takes due deliveries for `ttl`, at most `limit` and at most as many of a tenant and of a webhook as `room` says. The attempt is
     /// counted and committed before this returns; it is made again when no outcome is written within `ttl`.
-    async fn lease(
-        &self,
-        limit: usize,
-        ttl: Duration,
-        room: &(dyn Fn(WebhookId) -> usize + Sync),
-    ) -> Result<Vec<DueDelivery>>;
+    async fn lease(&self, limit: usize, ttl: Duration, room: &dyn DeliveryRoom) -> Result<Vec<DueDelivery>>;
     /// Creates a test of a webhook, taken by the caller.
     async fn create_test(&self, tenant: &Tenant, id: WebhookId, ttl: Duration) -> Result<DueDelivery>;
     /// Writes the outcome of an attempt; returns the delivery. `Conflict` when a later attempt has begun or the delivery

@@ -24,6 +24,7 @@ fn enforced() -> CreditSettings {
             photo: Credits::whole(1),
             face_search: Credits::from_thousandths(250),
             text_search: Credits::from_thousandths(500),
+            download: Credits::from_thousandths(125),
         },
         is_enforced: true,
         mock_credits: Credits::whole(100),

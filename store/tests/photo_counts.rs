@@ -147,6 +147,28 @@ async fn on_each_database(test: impl AsyncFn(TestStore)) {
 }
 
 #[tokio::test]
+async fn a_count_that_is_wrong_is_named() {
+    on_each_database(async |test_store| {
+        let store = test_store.open().await;
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.create_photos(2).await;
+        fixture.queue_photos(1).await;
+        assert_eq!(store.find_count_mismatches().await.unwrap(), []);
+        let mut client = OtherClient::connect(&test_store).await;
+        client.execute("delete from photo_count where state = 'queued'").await;
+        client.execute("update photo_count set count = count + 3 where state = 'awaiting_upload'").await;
+        let mut found = store.find_count_mismatches().await.unwrap();
+        found.sort_by(|one, other| one.state.cmp(&other.state));
+        let mismatch = |state: &str, counted| (fixture.album, state.to_owned(), counted);
+        let named: Vec<_> =
+            found.iter().map(|wrong| (wrong.album, wrong.state.clone(), wrong.counted)).collect();
+        assert_eq!(named, [mismatch("awaiting_upload", 2), mismatch("queued", 1)]);
+        assert!(found[0].kept >= 5 && found[1].kept == 0, "{found:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_writes_of_a_version_that_knows_no_counts_are_counted() {
     on_each_database(async |test_store| {
         let store = test_store.open().await;

@@ -101,7 +101,7 @@ export interface Operations {
   "erasures/get": [{ receiptId: string }, Erasure];
   "erasures/verify": [{ receiptId: string }, { checkedAt: string; left: number; stores: StoreScan[] }];
   "events/list": [Paged & { albumId?: string }, { events: ActivityEvent[]; nextCursor: string }];
-  "usage/get": [{ from: string; to: string; by?: string[] }, { rows: UsageRow[]; total: { count: number; credits: number } }];
+  "usage/get": [{ from: string; to: string; by?: string[]; mode?: string }, { rows: UsageRow[]; total: { count: number; credits: number } }];
   "usage/costs": [
     { from?: string; to?: string; by?: string[]; albumId?: string },
     { rows: CostRow[]; perPhoto: Costs | null; photos: number; storage: Stored },

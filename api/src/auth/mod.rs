@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_store::Store;
 use photofinish_store::model::account::{Role, Session};
 use photofinish_store::model::album::Tenant;
+use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::key::{Key, KeyDigest, KeyMode, Scope};
 use photofinish_store::model::rate::{RateClass, RateLimits};
@@ -138,6 +139,14 @@ impl Caller {
             scopes,
             limits: RateLimits::default(),
             credential: Credential::Visitor,
+        }
+    }
+
+    /// Who makes its requests.
+    pub(crate) fn origin(&self) -> RequestOrigin {
+        match &self.credential {
+            Credential::Key(_) | Credential::Session(_) => RequestOrigin::Partner,
+            Credential::Visitor => RequestOrigin::Gallery,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::CostQuery;
 use photofinish_store::model::credit::{Balance, CreditSettings, UsageQuery};
 use photofinish_store::model::ids::PhotoId;
@@ -41,11 +42,15 @@ pub(crate) async fn get_usage(
     input: GetUsage,
 ) -> Result<UsageReport, ApiError> {
     let query = UsageQuery { limit: MAX_USAGE_ROWS + 1, ..input.query };
-    let rows = ctx.store.credits.usage(&caller.tenant, query).await?;
+    let mode = input.mode.unwrap_or(caller.tenant.mode);
+    if mode != caller.tenant.mode && caller.signed_in().is_none() {
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code("OTHER_MODE"));
+    }
+    let rows = ctx.store.credits.usage(&Tenant { mode, ..caller.tenant }, query).await?;
     if rows.len() > MAX_USAGE_ROWS as usize {
         return Err(too_many_rows());
     }
-    Ok(UsageReport::new(caller.tenant.mode, rows))
+    Ok(UsageReport::new(mode, rows))
 }
 
 pub(crate) async fn get_costs(

@@ -1,7 +1,7 @@
 //! Permits downloads of many photos. [`crate::downloads`] makes the files.
 
 use photofinish_store::model::album::Album;
-use photofinish_store::model::credit::UsageOperation;
+use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::{DownloadFile, NewDownload};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::ObjectKey;
@@ -30,7 +30,7 @@ pub(crate) async fn create(
     input: CreateDownload,
 ) -> Result<DownloadTicket, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let photos = select_photos(&ctx, &album, input.selection).await?;
+    let photos = select_photos(&ctx, &album, input.selection, caller.origin()).await?;
     permit(&ctx, &album, photos, input.file).await
 }
 
@@ -39,6 +39,7 @@ pub(crate) async fn select_photos(
     ctx: &Context,
     album: &Album,
     selection: Option<Selection>,
+    origin: RequestOrigin,
 ) -> Result<Vec<PhotoId>, ApiError> {
     let exactly_one =
         || ApiError::malformed("exactly one of photoIds, bib (in galleries text) and imageId is needed");
@@ -51,7 +52,7 @@ pub(crate) async fn select_photos(
             let query = TextQuery { text: normalise_bib(&bib), exact: false };
             let threshold = album.config.text.confidence_threshold;
             let hits = search::find_texts(ctx, album.id, &query, threshold).await?;
-            credits::charge_text_search(ctx, &album.tenant, album.id).await?;
+            credits::charge_text_search(ctx, &album.tenant, album.id, origin).await?;
             Ok(best_photos(hits))
         }
         Selection::Selfie(image) => {
@@ -61,7 +62,7 @@ pub(crate) async fn select_photos(
             let selfie = search::load_or_create_embedding(ctx, album, parse_id(&image)?).await?;
             let threshold = album.config.face.confidence_threshold;
             let hits = search::find_faces(ctx, album.id, &selfie.embedding, threshold).await?;
-            credits::charge_face_search(ctx, &album.tenant, album.id, selfie.search).await?;
+            credits::charge_face_search(ctx, &album.tenant, album.id, selfie.search, origin).await?;
             Ok(best_photos(hits))
         }
     }
@@ -75,7 +76,7 @@ fn best_photos<H: RankedHit>(mut hits: Vec<H>) -> Vec<PhotoId> {
 /// Permits the download of those photos that have the file.
 ///
 /// # Errors
-/// 404 if none has.
+/// 404 if none has; 422 if the balance does not cover it.
 pub(crate) async fn permit(
     ctx: &Context,
     album: &Album,
@@ -100,7 +101,8 @@ pub(crate) async fn permit(
     let digest = ticket_digest(&ticket);
     let download = NewDownload { digest, album: album.id, photos, file, ttl: TICKET_TTL };
     ctx.store.downloads.create(download).await?;
-    ctx.store.credits.count(&album.tenant, album.id, UsageOperation::Download);
+    // Now that it is there. Nobody learns the address of one that is declined.
+    credits::charge_download(ctx, &album.tenant, album.id).await?;
     let url = format!("{}{DOWNLOADS_PREFIX}{ticket}", base_url(ctx).as_str().trim_end_matches('/'));
     Ok(DownloadTicket { url, expires_at: expiry_after(TICKET_TTL), files, bytes: sizes.iter().sum() })
 }

@@ -54,13 +54,14 @@ pub(crate) async fn stream(
         }
         None => input.after,
     };
-    let position = match resumed {
-        Some(position) => position.0,
-        None => ctx.store.events.newest().await?,
+    let begin = match resumed {
+        Some(position) => Begin::After(position.0),
+        None => Begin::Now(ctx.store.events.newest().await?),
     };
     let (sender, response) = open_stream();
-    let stream = EventStream { ctx, caller, permit, sender, position, types, album: input.album };
-    let task = async move { stream.run().await };
+    let stream =
+        EventStream { ctx, caller, permit, sender, position: begin.position(), types, album: input.album };
+    let task = async move { stream.run(begin).await };
     // The task ends when the key becomes invalid, the service drains, the database fails, or the client disconnects.
     tokio::spawn(task.in_current_span());
     Ok(response)
@@ -81,6 +82,23 @@ fn visible_types(caller: &AnyScope, asked: Vec<EventType>) -> Result<Vec<EventTy
     Ok(if asked.is_empty() { visible.collect() } else { asked })
 }
 
+/// Where a stream begins.
+#[derive(Clone, Copy)]
+enum Begin {
+    /// After what the client has got.
+    After(i64),
+    /// After the newest event of all tenants, which may be another tenant's: the client has missed nothing.
+    Now(i64),
+}
+
+impl Begin {
+    fn position(self) -> i64 {
+        match self {
+            Self::After(position) | Self::Now(position) => position,
+        }
+    }
+}
+
 /// A stream of events to one client.
 struct EventStream {
     ctx: Context,
@@ -95,10 +113,13 @@ struct EventStream {
 }
 
 impl EventStream {
-    async fn run(mut self) {
+    async fn run(mut self, begin: Begin) {
         let mut new_events = self.permit.subscribe();
         send_text(&self.sender, format!("retry: {}\n\n", RETRY_AFTER.as_millis())).await;
-        let mut outcome = self.report_loss().await;
+        let mut outcome = match begin {
+            Begin::After(_) => self.report_loss().await,
+            Begin::Now(_) => Ok(()),
+        };
         let mut checks = tokio::time::interval(CHECK_INTERVAL);
         let mut checks_until_comment = CHECKS_PER_COMMENT;
         while outcome.is_ok() {

@@ -1,8 +1,5 @@
 //! Face and bib searches.
 
-use photofinish_store::search::variants::normalise_bib;
-use photofinish_store::traits::TextQuery;
-
 use super::{find_entries, parse_id};
 use crate::auth::Searcher;
 use crate::context::Context;
@@ -39,7 +36,7 @@ pub(crate) async fn search_faces(
     let threshold = input.paging.min_confidence.unwrap_or(album.config.face.confidence_threshold);
     let hits = search::find_faces(&ctx, album.id, &selfie.embedding, threshold).await?;
     // Now that there is an answer.
-    credits::charge_face_search(&ctx, &caller.tenant, album.id, selfie.search).await?;
+    credits::charge_face_search(&ctx, &caller.tenant, album.id, selfie.search, caller.origin()).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }
 
@@ -52,13 +49,14 @@ pub(crate) async fn search_texts(
     if !album.config.text.enabled {
         return Err(ApiError::declined(DeclineCode::TextSearchDisabled));
     }
-    let query = TextQuery { text: normalise_bib(&input.text), exact: input.exact };
+    let query = input.query();
     let threshold = input.paging.min_confidence.unwrap_or(album.config.text.confidence_threshold);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
-    if input.paging.after.is_none() {
-        credits::charge_text_search(&ctx, &caller.tenant, album.id).await?;
+    if !search::is_continued(&ctx, album.id, &query, &input.paging) {
+        credits::charge_text_search(&ctx, &caller.tenant, album.id, caller.origin()).await?;
     }
-    let hits: TextHits = search::load_page(&ctx, &album, hits, &input.paging).await?.into();
+    let mut hits: TextHits = search::load_page(&ctx, &album, hits, &input.paging).await?.into();
+    hits.next_cursor = hits.next_cursor.map(|cursor| search::with_proof(&ctx, album.id, &query, &cursor));
     let texts = hits.photos.iter().map(|hit| hit.matched_text.clone());
     let entries = find_entries(&ctx, &album, texts).await?;
     Ok(hits.with_entries(&entries))

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::erasure::PhotoFate;
 use photofinish_store::model::gallery::{
@@ -23,13 +24,14 @@ use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::search::is_continued;
 use crate::session::find_cookie;
 use crate::urls::presign_public_pictures;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
 use crate::wire::console::Nothing;
-use crate::wire::cursor::{HitPosition, decode_id, encode_id};
+use crate::wire::cursor::{HitCursor, decode_id, encode_id};
 use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::erasure_requests::{EraseFaces, ErasureOptions};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
@@ -130,7 +132,7 @@ fn search_disabled() -> ApiError {
 /// Reads a cursor into hits.
 fn paging(cursor: Option<&str>) -> Result<Paging, ApiError> {
     let refused = || ApiError::malformed("cursor must be the nextCursor of a page");
-    let after = cursor.map(|cursor| HitPosition::from_cursor(cursor).ok_or_else(refused)).transpose()?;
+    let after = cursor.map(|cursor| HitCursor::parse(cursor).ok_or_else(refused)).transpose()?;
     Ok(Paging { limit: PAGE as usize, after, min_confidence: None })
 }
 
@@ -157,10 +159,10 @@ pub(crate) async fn search_texts(
     }
     let paging = paging(input.cursor.as_deref())?;
     let counted = identify(&ctx, &visitor);
-    if paging.after.is_none() {
+    let asked = SearchText { album: open.album.id, text: input.text, exact: false, paging };
+    if !is_continued(&ctx, open.album.id, &asked.query(), &asked.paging) {
         count_search(&ctx, &open, &counted).await?;
     }
-    let asked = SearchText { album: open.album.id, text: input.text, exact: false, paging };
     let hits = search::search_texts(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
     let reasons = hits.photos.into_iter().map(|hit| {
         let reason = Reason { why: Some("bib"), confidence: Some(hit.confidence), wave: hit.wave };
@@ -335,7 +337,7 @@ pub(crate) async fn create_download(
         Some(Selection::Selfie(image)) => drop(find_selfie(&ctx, &open, image).await?),
         Some(Selection::Photos(_)) | None => {}
     }
-    let photos = downloads::select_photos(&ctx, &open.album, input.selection).await?;
+    let photos = downloads::select_photos(&ctx, &open.album, input.selection, RequestOrigin::Gallery).await?;
     let ticket = downloads::permit(&ctx, &open.album, photos, file).await?;
     Ok(answer(ticket, counted))
 }

@@ -242,11 +242,14 @@ fn event_operations() -> Vec<Operation> {
                 "events.list",
                 "List events",
                 "What happened in your albums, oldest first, for as long as events are kept. `photo.ready` and \
-                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure or whether the photo was ready \
-                    before, `again`; `count`); \
+                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure or `again`; `count`). `again` is true for a photo that \
+                    was ready before and was processed once more, by `albums/reprocess` or a retry; what start lists, \
+                    formats or erasures change in a photo is not told; \
                     `album.idle` says that nothing of an album has been queued or processing for ten seconds (`total`, \
                     `ready`, `failed`, `awaitingUpload`), at most once a minute; `album.deleted` says how many `photos` \
-                    it had; `webhook.disabled` names a webhook that the service disabled; `credits.low`, for keys with the \
+                    it had; `album.expiring` says a week before its retention erases `what`, `faces` or `photos`, when \
+                    that will be (`at`); `person.erased`, for keys with the scope `album:manage`, names the receipt of an \
+                    erasure of a face or a bib (`receiptId`, `photos`); `webhook.disabled` names a webhook that the service disabled; `credits.low`, for keys with the \
                     scope `album:manage`, says that the `balance` is below the `threshold` of the `mode`, once each time. An event may be told twice; its `id` \
                     stays the same. With `accept: text/event-stream` the \
                     response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \

@@ -30,7 +30,8 @@ pub(super) fn credit_operations() -> Vec<Operation> {
                 "usage.get",
                 "Get what was used",
                 "By day (UTC), album and operation, of the key's organization and mode. Searches that cost nothing are \
-                    counted some seconds later. Kept for 25 months. 400 with the issue `too_big` at `by` if there are \
+                    counted some seconds later. Kept for 25 months. 403 with `data.code` `OTHER_MODE` for a key that asks \
+                    for the other `mode`. 400 with the issue `too_big` at `by` if there are \
                     more than 10,000 rows.",
             ),
             credits::get_usage,

@@ -42,7 +42,9 @@ pub(super) fn picture_operations() -> Vec<Operation> {
             search(
                 "photos.download.create",
                 "Get a download URL for many photos",
-                "A ZIP file of at most 2,000 photos, best hits first. `bib` and `imageId` cost what the searches cost. Photos \
+                "A ZIP file of at most 2,000 photos, best hits first. `bib` and `imageId` cost what the searches cost, \
+                 and the URL costs what `credits.get` shows as `download`: 422 with `data.declineCode` \
+                 `INSUFFICIENT_CREDITS` if the balance does not cover it. Photos \
                  that are not ready are left out; 404 if none is left. The URL answers 503 with `retry-after` while too many \
                  files are being sent.",
             ),

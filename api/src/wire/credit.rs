@@ -64,12 +64,15 @@ pub(crate) struct CreditPrices {
     /// A bib search with all its pages.
     #[schema(value_type = f64, minimum = 0)]
     text_search: Credits,
+    /// A download of many photos.
+    #[schema(value_type = f64, minimum = 0)]
+    download: Credits,
 }
 
 impl From<stored::Prices> for CreditPrices {
     fn from(prices: stored::Prices) -> Self {
-        let stored::Prices { photo, face_search, text_search } = prices;
-        Self { photo, face_search, text_search }
+        let stored::Prices { photo, face_search, text_search, download } = prices;
+        Self { photo, face_search, text_search, download }
     }
 }
 
@@ -147,6 +150,8 @@ impl UsageKey {
 pub(crate) struct GetUsage {
     /// Without its limit.
     pub(crate) query: UsageQuery,
+    /// Whose usage; the caller's own if `None`.
+    pub(crate) mode: Option<KeyMode>,
 }
 
 impl Input for GetUsage {
@@ -161,6 +166,9 @@ impl Input for GetUsage {
             ListOf { item: key, min: 1, max: UsageKey::ALL.len() },
         );
         let by = by.unwrap_or_else(|| vec![UsageKey::Day, UsageKey::Operation]);
+        let mode = OneOf { choices: &[KeyMode::Test, KeyMode::Live], to_name: KeyMode::as_str };
+        let description = "Whose usage: the key's own if missing. A key sees no other.";
+        let mode = fields.optional("mode", description, mode);
         let (from, to) = days?;
         let query = UsageQuery {
             from,
@@ -170,7 +178,7 @@ impl Input for GetUsage {
             by_operation: by.contains(&UsageKey::Operation),
             limit: 0,
         };
-        Some(Self { query })
+        Some(Self { query, mode })
     }
 
     fn example() -> Value {
@@ -226,7 +234,7 @@ fn day() -> Text {
 /// What was used.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UsageReport {
-    /// `live` or `test`: the mode of the key.
+    /// `live` or `test`: whose usage it is.
     #[schema(example = "live")]
     mode: &'static str,
     /// Days without usage have no rows.
@@ -246,7 +254,8 @@ pub(crate) struct UsageRow {
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     album_id: Option<Uuid>,
-    /// With `by` `operation`: `photo` (became ready), `photo_failed`, `face_search`, `text_search`, `download`; may grow.
+    /// With `by` `operation`: `photo` (became ready), `photo_failed`, `face_search`, `text_search`, the same of visitors
+    /// of galleries as `gallery_face_search` and `gallery_text_search`, and `download`; may grow.
     #[schema(nullable = false, example = "photo")]
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,

@@ -10,7 +10,8 @@ use crate::validate::validators::{Text, formatted};
 
 const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
 const ALBUM_CURSOR_PATTERN: &str = "^[0-9a-f]{40}$";
-const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}$";
+/// With a proof or without one.
+const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}([0-9a-f]{32})?$";
 
 /// Returns the validator of a cursor that contains the id of the last object of a page.
 pub(crate) fn id_cursor() -> Text {
@@ -24,7 +25,9 @@ pub(crate) fn album_cursor() -> Text {
 
 /// Returns the validator of a cursor into search results.
 pub(crate) fn hit_cursor() -> Text {
-    formatted(48, HIT_CURSOR_PATTERN, |text| decode_hex::<24>(text).map(drop))
+    formatted(80, HIT_CURSOR_PATTERN, |text| {
+        decode_hex::<24>(text).map(drop).or_else(|_| decode_hex::<40>(text).map(drop))
+    })
 }
 
 /// Returns the validator of a position among events.
@@ -101,6 +104,27 @@ impl HitPosition {
     }
 }
 
+/// What a cursor into search results says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HitCursor {
+    /// Where the page begins.
+    pub(crate) position: HitPosition,
+    /// Shows that the service gave this cursor with a page of the same search; `None` for a search that needs no proof.
+    pub(crate) proof: Option<CursorProof>,
+}
+
+/// A part of a digest with a secret, of a search and a position.
+pub(crate) type CursorProof = [u8; 16];
+
+impl HitCursor {
+    /// Returns the cursor in a text; `None` for text that [`hit_cursor`] refuses.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (position, proof) = text.split_at_checked(48)?;
+        let proof = if proof.is_empty() { None } else { Some(decode_hex::<16>(proof).ok()?) };
+        Some(Self { position: HitPosition::from_cursor(position)?, proof })
+    }
+}
+
 /// The sequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventPosition(pub(crate) i64);
@@ -145,6 +169,11 @@ mod tests {
             let position = HitPosition { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
             let parsed = HitPosition::from_cursor(&position.to_cursor()).unwrap();
             prop_assert_eq!(parsed.compare(&position), Ordering::Equal);
+            prop_assert_eq!(HitCursor::parse(&position.to_cursor()).unwrap().proof, None);
+            let proven = position.to_cursor() + &encode_id(position.photo.0);
+            let proven = HitCursor::parse(&proven).unwrap();
+            prop_assert_eq!(proven.proof, Some(position.photo.0.into_bytes()));
+            prop_assert_eq!(proven.position.compare(&position), Ordering::Equal);
             prop_assert_eq!(decode_id(&encode_id(position.photo.0)), Some(position.photo.0));
             let album = AlbumPosition { album: AlbumId(position.photo.0), total: bits as u32 };
             prop_assert_eq!(AlbumPosition::from_cursor(&album.to_cursor()), Some(album));
@@ -155,6 +184,7 @@ mod tests {
         #[test]
         fn no_text_makes_a_cursor_panic(text: String) {
             prop_assert!(HitPosition::from_cursor(&text).is_none());
+            prop_assert!(HitCursor::parse(&text).is_none());
             prop_assert!(AlbumPosition::from_cursor(&text).is_none());
             prop_assert!(EventPosition::from_cursor(&text).is_none());
             prop_assert!(decode_id(&text).is_none());

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::start_list::StartListEntry;
+use photofinish_store::search::variants::normalise_bib;
+use photofinish_store::traits::TextQuery;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -12,7 +14,7 @@ use utoipa::ToSchema;
 use super::{BoundingBox, Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
-use crate::wire::cursor::{self, HitPosition};
+use crate::wire::cursor::{self, HitCursor};
 
 /// `why` of a face hit that the face alone makes.
 pub(crate) const FACE_MATCH: &str = "face match";
@@ -208,7 +210,7 @@ impl Output for TextHits {
 /// Which hits of a search to return.
 pub(crate) struct Paging {
     pub(crate) limit: usize,
-    pub(crate) after: Option<HitPosition>,
+    pub(crate) after: Option<HitCursor>,
     /// 0 to 100; takes the place of the album's threshold.
     pub(crate) min_confidence: Option<f64>,
 }
@@ -220,11 +222,7 @@ impl Paging {
         let description = "Only hits of this confidence or more, in place of the album's `confidenceThreshold`: a lower \
             value also returns weaker hits.";
         let min_confidence = fields.optional("minConfidence", description, Number { min: 0.0, max: 100.0 });
-        Self {
-            limit: limit as usize,
-            after: after.and_then(|text| HitPosition::from_cursor(&text)),
-            min_confidence,
-        }
+        Self { limit: limit as usize, after: after.and_then(|text| HitCursor::parse(&text)), min_confidence }
     }
 }
 
@@ -256,6 +254,13 @@ pub(crate) struct SearchText {
     pub(crate) text: String,
     pub(crate) exact: bool,
     pub(crate) paging: Paging,
+}
+
+impl SearchText {
+    /// What is looked for.
+    pub(crate) fn query(&self) -> TextQuery {
+        TextQuery { text: normalise_bib(&self.text), exact: self.exact }
+    }
 }
 
 impl Input for SearchText {

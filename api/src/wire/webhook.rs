@@ -18,17 +18,25 @@ use crate::validate::validators::{Boolean, Integer, ListOf, OneOf, Text, text, u
 use crate::wire::cursor::{decode_id, id_cursor};
 
 /// The types that webhooks are told: not their own end, which nobody would receive.
-pub(crate) const WEBHOOK_TYPES: [EventType; 5] = [
+pub(crate) const WEBHOOK_TYPES: [EventType; 7] = [
     EventType::PhotoReady,
     EventType::PhotoFailed,
     EventType::AlbumIdle,
     EventType::AlbumDeleted,
     EventType::CreditsLow,
+    EventType::PersonErased,
+    EventType::AlbumExpiring,
 ];
 
 /// What a webhook is told unless it asks for something else: all but the many ready photos.
-pub(crate) const DEFAULT_TYPES: [EventType; 4] =
-    [EventType::PhotoFailed, EventType::AlbumIdle, EventType::AlbumDeleted, EventType::CreditsLow];
+pub(crate) const DEFAULT_TYPES: [EventType; 6] = [
+    EventType::PhotoFailed,
+    EventType::AlbumIdle,
+    EventType::AlbumDeleted,
+    EventType::CreditsLow,
+    EventType::PersonErased,
+    EventType::AlbumExpiring,
+];
 
 /// Returns the body of a webhook that tells an event.
 pub fn webhook_body(content: &EventContent) -> String {

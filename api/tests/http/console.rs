@@ -353,3 +353,13 @@ fn pages_are_locked_down_and_files_are_not_pages() {
     stranger(&without).send("GET /console", &[], "").defined_error(404, "NOT_FOUND");
     stranger(&without).send("POST /console/api/session/get", &[], "{}").defined_error(404, "NOT_FOUND");
 }
+
+#[test]
+fn an_account_sees_the_usage_of_either_mode() {
+    let service = TestService::start();
+    let browser = signed_in(&service, "anna@race.example", Role::Owner);
+    for mode in ["live", "test"] {
+        let usage = json!({ "from": "2026-10-01", "to": "2026-10-31", "mode": mode });
+        assert_eq!(browser.call("usage/get", usage).ok()["mode"], mode);
+    }
+}

@@ -203,6 +203,20 @@ fn a_stream_says_when_events_are_no_longer_kept() {
 }
 
 #[test]
+fn a_stream_that_begins_now_has_lost_nothing_whoever_had_the_newest_event() {
+    let service = TestService::start();
+    let (partner, other) =
+        (service.partner(), service.partner_with("River Timing", KeyMode::Live, &Scope::ALL));
+    let lease = take_task(&service);
+    publish_event(&service, &partner, lease);
+    publish_event(&service, &other, lease);
+    let (mut stream, _) = open_stream(&service, &partner, "", &json!({}));
+    let album = publish_event(&service, &partner, lease);
+    let event = next_event(&mut stream);
+    assert_eq!((&event.data["type"], &event.data["data"]["albumId"]), (&json!("album.deleted"), &album));
+}
+
+#[test]
 fn a_key_has_twenty_streams() {
     let service = TestService::start();
     let (partner, other) = (service.partner(), service.partner());

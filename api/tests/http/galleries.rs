@@ -175,6 +175,48 @@ fn a_visitor_searches_so_often_a_day() {
 }
 
 #[test]
+fn a_made_up_cursor_is_a_search_as_any_other() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (_, url) = open_gallery(&service, &partner, json!({ "searchesPerVisitor": 2 }));
+    let mut guest = Guest::at(&service, &url);
+    let made = json!({ "text": "1207", "cursor": format!("7fe{}", "0".repeat(45)) });
+    for _ in 0..2 {
+        guest.call("search/text", made.clone()).ok();
+    }
+    guest.call("search/text", made).defined_error(429, "TOO_MANY_REQUESTS");
+}
+
+#[test]
+fn searches_of_visitors_are_counted_apart() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let contact = json!({ "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy" });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let mut guest = Guest::at(&service, &url);
+    guest.call("search/text", json!({ "text": "1207" })).ok();
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    guest.call("search/face/list", json!({ "imageId": ticket["imageId"] })).ok();
+    partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1207" })).ok();
+    service.block_on(service.store.credits.flush_usage()).unwrap();
+    let today = time::OffsetDateTime::now_utc().date();
+    let day = time::Duration::DAY;
+    let body =
+        json!({ "from": (today - day).to_string(), "to": (today + day).to_string(), "by": ["operation"] });
+    let usage = partner.call("/usage/get", &body).ok();
+    let row = |operation: &str, count: u64, credits: u64| json!({ "operation": operation, "count": count, "credits": credits });
+    let expected = [
+        row("gallery_face_search", 1, 0),
+        row("gallery_text_search", 1, 0),
+        row("photo", 2, 2),
+        row("text_search", 1, 0),
+    ];
+    assert_eq!(usage["rows"], json!(expected));
+}
+
+#[test]
 fn a_deleted_album_has_no_gallery_and_the_page_never_tells() {
     let service = TestService::start();
     let partner = service.partner();

@@ -44,7 +44,11 @@ fn a_webhook_shows_its_secret_once() {
     let rotated = partner.call("/webhooks/rotate", &webhook).ok();
     assert_ne!(rotated["secret"], secret);
     let by_default = partner.call("/webhooks/create", &json!({ "url": "https://timing.example/" })).ok();
-    assert_eq!(by_default["types"], json!(["photo.failed", "album.idle", "album.deleted", "credits.low"]));
+    let all_but_ready =
+        ["photo.failed", "album.idle", "album.deleted", "credits.low", "person.erased", "album.expiring"];
+    assert_eq!(by_default["types"], json!(all_but_ready));
+    let told = create(&partner, &["person.erased", "album.expiring"])["types"].clone();
+    assert_eq!(told, json!(["person.erased", "album.expiring"]));
     assert_eq!((&by_default["enabled"], &by_default["albumId"]), (&json!(true), &json!(null)));
 }
 

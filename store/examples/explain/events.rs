@@ -4,13 +4,14 @@ use std::error::Error;
 use std::time::Duration;
 
 use photofinish_store::conformance::AlbumFixture;
+use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::UsageQuery;
 use photofinish_store::model::event::{EventQuery, EventType};
-use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::ids::{ProcessId, WebhookId};
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
 use photofinish_store::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
-use photofinish_store::traits::{NamedLease, PhotoRef};
+use photofinish_store::traits::{DeliveryRoom, NamedLease, PhotoRef};
 use time::OffsetDateTime;
 
 use crate::plans::PlanReport;
@@ -80,11 +81,24 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
     Ok(())
 }
 
+/// Room for four deliveries.
+struct Room;
+
+impl DeliveryRoom for Room {
+    fn of_tenant(&self, _: &Tenant) -> usize {
+        4
+    }
+
+    fn of_webhook(&self, _: WebhookId) -> usize {
+        4
+    }
+}
+
 async fn send(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
     let deliveries = &fixture.store.deliveries;
     let mut outcomes = [AttemptOutcome::Retry(LONG), AttemptOutcome::Delivered].into_iter().cycle();
     while deliveries.is_due().await? {
-        for due in deliveries.lease(4, LONG, &|_| 4).await? {
+        for due in deliveries.lease(4, LONG, &Room).await? {
             let outcome = outcomes.next().unwrap_or(AttemptOutcome::Delivered);
             let attempt = Attempt {
                 at: OffsetDateTime::now_utc(),

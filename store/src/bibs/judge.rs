@@ -319,6 +319,8 @@ impl StartList {
         let unique = |texts: Vec<String>| {
             let mut bibs: Vec<&str> = texts.iter().filter_map(|text| self.find(text)).collect();
             bibs.retain(|bib| !taken.contains(*bib));
+            // Equal texts need not lie side by side.
+            bibs.sort_unstable();
             bibs.dedup();
             <[&str; 1]>::try_from(bibs).ok().map(|[bib]| bib)
         };

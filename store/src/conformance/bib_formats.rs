@@ -21,7 +21,7 @@ pub async fn bib_formats_suite(store: &Store) {
 }
 
 /// Learns and judges until nothing is left; returns how many photos have changed.
-async fn judge_all(store: &Store) -> u64 {
+pub(super) async fn judge_all(store: &Store) -> u64 {
     let taken =
         store.tasks.take(Task::Judging, ProcessId::generate(), LONG).await.expect("asks for the task");
     let lease = taken.expect("nobody has it");
@@ -34,7 +34,7 @@ async fn judge_all(store: &Store) -> u64 {
 }
 
 /// Adds photos of so many runners from 2001 on, four in each.
-async fn add_runners(fixture: &AlbumFixture, runners: u32) {
+pub(super) async fn add_runners(fixture: &AlbumFixture, runners: u32) {
     let bibs: Vec<u32> = (0..runners).map(|runner| 2001 + 7 * runner).collect();
     for four in bibs.chunks(4) {
         let texts = four.iter().map(|bib| text(&bib.to_string(), 0.98)).collect();

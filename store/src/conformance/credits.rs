@@ -7,7 +7,9 @@ use super::assert_error_kind;
 use super::fixture::{AlbumFixture, LONG, empty_results};
 use crate::error::StoreErrorKind;
 use crate::model::album::Tenant;
-use crate::model::credit::{Balance, ChargedSearch, Credits, NewGrant, UsageOperation, UsageQuery, UsageRow};
+use crate::model::credit::{
+    Balance, ChargedRequest, Credits, NewGrant, RequestOrigin, UsageOperation, UsageQuery, UsageRow,
+};
 use crate::model::event::{EventQuery, EventType};
 use crate::model::ids::{KeyId, PhotoId, ProcessId};
 use crate::model::key::KeyMode;
@@ -241,18 +243,27 @@ async fn searches_are_charged_once(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let probe = store.probes.create(fixture.album, LONG).await.expect("creates a selfie");
     assert!(!probe.is_charged);
-    let charge = async |search| store.credits.charge_search(&fixture.tenant, fixture.album, search).await;
-    assert_error_kind(charge(ChargedSearch::Face(probe.id)).await, StoreErrorKind::InsufficientCredits);
-    assert_error_kind(charge(ChargedSearch::Text).await, StoreErrorKind::InsufficientCredits);
+    let charge = async |search| store.credits.charge_request(&fixture.tenant, fixture.album, search).await;
+    assert_error_kind(
+        charge(ChargedRequest::FaceSearch(probe.id, RequestOrigin::Partner)).await,
+        StoreErrorKind::InsufficientCredits,
+    );
+    assert_error_kind(
+        charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await,
+        StoreErrorKind::InsufficientCredits,
+    );
     grant(&fixture, 1).await;
-    join_all((0..4).map(|_| charge(ChargedSearch::Face(probe.id))))
+    join_all((0..4).map(|_| charge(ChargedRequest::FaceSearch(probe.id, RequestOrigin::Partner))))
         .await
         .into_iter()
         .for_each(|charged| charged.expect("charges once"));
     assert!(store.probes.get(fixture.album, probe.id).await.expect("gets the selfie").is_charged);
     assert_eq!(balance(&fixture).await.spent, Credits::from_thousandths(250));
-    charge(ChargedSearch::Text).await.expect("charges");
-    assert_error_kind(charge(ChargedSearch::Text).await, StoreErrorKind::InsufficientCredits);
+    charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await.expect("charges");
+    assert_error_kind(
+        charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await,
+        StoreErrorKind::InsufficientCredits,
+    );
     assert_eq!(balance(&fixture).await.available(), Credits::from_thousandths(250));
     fixture.delete().await;
 }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::assert_error_kind;
-use super::fixture::{AlbumFixture, LONG, empty_results, text};
+use super::bib_formats::{add_runners, judge_all};
+use super::erasures::{bib_of, erase};
+use super::fixture::{AlbumFixture, LONG, empty_results, face, text};
 use crate::error::StoreErrorKind;
 use crate::model::event::{Event, EventPage, EventQuery, EventType};
 use crate::model::ids::{PhotoId, ProcessId};
@@ -24,6 +26,9 @@ pub async fn events_suite(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     settled_photos_are_told_once_and_the_album_when_it_is_idle(&fixture, lease).await;
     a_photo_that_is_queued_again_is_told_when_it_has_settled(&fixture, lease).await;
+    a_photo_that_is_judged_by_a_learned_format_is_told_once(store, lease).await;
+    a_photo_of_which_somebody_is_erased_is_told_once(&fixture, lease).await;
+    changes_that_nobody_needs_are_deleted_while_the_album_lives(store, lease).await;
     many_photos_fill_events_and_each_is_told_once(&fixture, lease).await;
     a_page_ends_where_the_next_begins(&fixture).await;
     another_tenant_reads_none_of_them(&fixture).await;
@@ -148,6 +153,109 @@ async fn a_photo_that_is_queued_again_is_told_when_it_has_settled(fixture: &Albu
     assert_eq!(again["again"], json!(true), "it was ready before");
     let told: BTreeSet<String> = told.iter().map(|photo| photo["photoId"].to_string()).collect();
     assert_eq!(told, leases.iter().map(|held| json!(held.photo).to_string()).collect());
+}
+
+/// Publishes all changes of an album, and asserts that its ready photos were told these times.
+async fn assert_told(fixture: &AlbumFixture, lease: TaskLease, ready: usize, message: &str) {
+    let is_told = |events: &[Event]| photos_of(events, EventType::PhotoReady).len() >= ready;
+    publish_until_told(fixture, lease, 0, is_told).await;
+    // Another photo comes after all changes: what is told before it is all that is told of them.
+    let last = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    let is_told = |events: &[Event]| {
+        photos_of(events, EventType::PhotoReady).iter().any(|photo| photo["photoId"] == json!(last))
+    };
+    let events = publish_until_told(fixture, lease, 0, is_told).await;
+    let told = photos_of(&events, EventType::PhotoReady);
+    assert_eq!(told.len(), ready + 1, "{message}: {told:?}");
+    fixture.store.photos.delete(fixture.album, last).await.expect("deletes a photo");
+}
+
+async fn a_photo_that_is_judged_by_a_learned_format_is_told_once(store: &Store, lease: TaskLease) {
+    let fixture = AlbumFixture::create(store).await;
+    let part = fixture.add_ready_photo(Vec::new(), vec![text("203", 0.97)]).await;
+    add_runners(&fixture, 80).await;
+    assert_told(&fixture, lease, 21, "before").await;
+    // It does not fit the format that the others show.
+    let changed = judge_all(store).await;
+    assert!(changed > 0, "nothing was judged otherwise");
+    assert_told(&fixture, lease, 22, "a change by a format is no readiness").await;
+    // Processed once more, it is told again.
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 21);
+    for held in fixture.lease_fresh(100, LONG).await {
+        store.queue.finish(vec![empty_results(&held)]).await.expect("finishes a photo");
+    }
+    let is_told = |events: &[Event]| photos_of(events, EventType::PhotoReady).len() >= 23 + 21;
+    let events = publish_until_told(&fixture, lease, 0, is_told).await;
+    let of_part: Vec<Value> = photos_of(&events, EventType::PhotoReady)
+        .into_iter()
+        .filter(|photo| photo["photoId"] == json!(part))
+        .map(|photo| photo["again"].clone())
+        .collect();
+    assert_eq!(of_part, [json!(false), json!(true)]);
+    fixture.delete().await;
+}
+
+async fn a_photo_of_which_somebody_is_erased_is_told_once(fixture: &AlbumFixture, lease: TaskLease) {
+    let other = AlbumFixture::create(&fixture.store).await;
+    other.add_ready_photo(Vec::new(), vec![text("77", 0.99)]).await;
+    assert_told(&other, lease, 1, "before").await;
+    let store = &other.store;
+    erase(store, bib_of(&other, "77", false)).await;
+    assert_told(&other, lease, 2, "an erasure is no readiness").await;
+    other.delete().await;
+}
+
+async fn changes_that_nobody_needs_are_deleted_while_the_album_lives(store: &Store, lease: TaskLease) {
+    const KEPT: u32 = 3;
+    let fixture = AlbumFixture::create(store).await;
+    let seen = |turn: usize| {
+        let mut vector = [0.0; 4];
+        vector[turn % 4] = 1.0;
+        face(vector)
+    };
+    let found = async |turn: usize| {
+        let probe = seen(turn).embedding.expect("a searchable face");
+        let hits = store.faces.nearest(fixture.album, &probe, 10, 0.9).await.expect("searches");
+        hits.into_iter().map(|hit| hit.photo).collect::<Vec<_>>()
+    };
+    // The index has read an album without changes.
+    assert_eq!(found(0).await, []);
+    let photo = fixture.add_ready_photo(vec![seen(0)], Vec::new()).await;
+    let turns = 300;
+    for turn in 1..=turns {
+        store.queue.reprocess(fixture.album).await.expect("queues again");
+        fixture.process_next_photo(vec![seen(turn)], Vec::new()).await;
+    }
+    let prune = async || {
+        let mut deleted = 0;
+        while store.event_publisher.has_prunable_changes(KEPT).await.expect("looks") {
+            deleted += store.event_publisher.prune_changes(lease, KEPT).await.expect("deletes");
+        }
+        deleted
+    };
+    prune().await;
+    let is_told = |events: &[Event]| !photos_of(events, EventType::PhotoReady).is_empty();
+    let events = publish_until_told(&fixture, lease, 0, is_told).await;
+    assert_eq!(
+        photos_of(&events, EventType::PhotoReady).len(),
+        1,
+        "what was not published was kept: {events:?}"
+    );
+    assert!(prune().await >= turns as u64 - u64::from(KEPT));
+    assert_eq!((found(turns).await, found(turns + 1).await), (vec![photo], vec![]));
+    assert_eq!(prune().await, 0);
+    // And again, however often: each new change is an old one less.
+    for turn in 1..=8 {
+        store.queue.reprocess(fixture.album).await.expect("queues again");
+        fixture.process_next_photo(vec![seen(turns + turn)], Vec::new()).await;
+    }
+    let is_told = |events: &[Event]| photos_of(events, EventType::PhotoReady).len() == 2;
+    publish_until_told(&fixture, lease, 0, is_told).await;
+    assert_eq!(prune().await, 8);
+    assert_eq!(found(turns + 8).await, [photo]);
+    let another = TaskLease { holder: ProcessId::generate(), ..lease };
+    assert_error_kind(store.event_publisher.prune_changes(another, KEPT).await, StoreErrorKind::Conflict);
+    fixture.delete().await;
 }
 
 async fn many_photos_fill_events_and_each_is_told_once(fixture: &AlbumFixture, lease: TaskLease) {

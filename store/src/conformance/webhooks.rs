@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use super::assert_error_kind;
 use super::fixture::{AlbumFixture, LONG};
 use crate::error::StoreErrorKind;
+use crate::model::album::Tenant;
 use crate::model::event::{EventQuery, EventType};
 use crate::model::ids::{ProcessId, WebhookId};
 use crate::model::process::{Task, TaskLease};
@@ -16,9 +17,12 @@ use crate::model::webhook::{
     Webhook, WebhookChange,
 };
 use crate::store::Store;
+use crate::traits::DeliveryRoom;
 
 /// The most webhooks of a tenant in this suite.
 const LIMIT: u32 = 3;
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Checks the backends of [`crate::traits::Webhooks`] and [`crate::traits::DeliveryQueue`].
 pub async fn webhooks_suite(store: &Store) {
@@ -31,6 +35,8 @@ pub async fn webhooks_suite(store: &Store) {
     a_delivery_is_attempted_again_until_it_fails_and_can_be_made_again(&fixture, lease).await;
     a_rotated_secret_signs_beside_the_old_one(&fixture).await;
     a_webhook_that_is_gone_is_disabled_and_that_is_told(&fixture, lease).await;
+    a_test_says_nothing_of_deliveries_unless_the_receiver_is_gone(&fixture, lease).await;
+    the_webhooks_of_a_tenant_share_its_room(&fixture, lease).await;
     store.tasks.release(lease).await.expect("releases the task");
     fixture.delete().await;
 }
@@ -59,9 +65,25 @@ async fn publish_event(fixture: &AlbumFixture, lease: TaskLease) {
     assert!(published.events > 0);
 }
 
+/// Room for so many deliveries of each tenant, and for any number of one webhook, or of all.
+pub(crate) struct Room {
+    pub(crate) of_tenant: usize,
+    pub(crate) webhook: Option<WebhookId>,
+}
+
+impl DeliveryRoom for Room {
+    fn of_tenant(&self, _: &Tenant) -> usize {
+        self.of_tenant
+    }
+
+    fn of_webhook(&self, webhook: WebhookId) -> usize {
+        if self.webhook.is_none_or(|one| one == webhook) { 100 } else { 0 }
+    }
+}
+
 /// Takes all due deliveries of a webhook.
 async fn take(fixture: &AlbumFixture, webhook: WebhookId) -> Vec<DueDelivery> {
-    let room = |of: WebhookId| if of == webhook { 100 } else { 0 };
+    let room = Room { of_tenant: 100, webhook: Some(webhook) };
     fixture.store.deliveries.lease(100, LONG, &room).await.expect("leases deliveries")
 }
 
@@ -125,7 +147,8 @@ async fn an_event_is_delivered_once_to_each_webhook_that_wants_it(fixture: &Albu
     publish_event(fixture, lease).await;
     assert!(deliveries.is_due().await.expect("looks"));
     assert_eq!(take(fixture, wants_not.id).await.len(), 0);
-    assert_eq!(deliveries.lease(100, LONG, &|_| 0).await.expect("leases none").len(), 0);
+    let none = Room { of_tenant: 0, webhook: None };
+    assert_eq!(deliveries.lease(100, LONG, &none).await.expect("leases none").len(), 0);
     let due = take(fixture, wants.id).await;
     assert_eq!(due.len(), 1);
     let content = due[0].content.as_ref().expect("the event is kept");
@@ -242,4 +265,66 @@ async fn a_webhook_that_is_gone_is_disabled_and_that_is_told(fixture: &AlbumFixt
     assert_eq!((enabled.enabled, enabled.disabled_reason, enabled.pending), (true, None, 0));
     assert_eq!(webhooks.redeliver(tenant, webhook.id, redelivery).await.expect("queues"), 2);
     delete(fixture, webhook.id).await;
+}
+
+async fn a_test_says_nothing_of_deliveries_unless_the_receiver_is_gone(
+    fixture: &AlbumFixture,
+    lease: TaskLease,
+) {
+    let (deliveries, webhooks, tenant) =
+        (&fixture.store.deliveries, &fixture.store.webhooks, &fixture.tenant);
+    let webhook = create(fixture, &[EventType::AlbumDeleted], 1).await;
+    let test = async |status: u16, outcome: AttemptOutcome| {
+        let test = deliveries.create_test(tenant, webhook.id, LONG).await.expect("makes a test");
+        deliveries.finish(&test, &attempt(Some(status)), outcome).await.expect("finishes");
+    };
+    let is_enabled = async || webhooks.get(tenant, webhook.id).await.expect("finds it").enabled;
+    let fail_one = async || {
+        publish_event(fixture, lease).await;
+        let due = take(fixture, webhook.id).await.pop().expect("it is due");
+        deliveries.finish(&due, &attempt(Some(500)), AttemptOutcome::Failed).await.expect("finishes");
+    };
+    // One delivery has failed for six days. Tests are not among the twenty that disable it.
+    fail_one().await;
+    fixture.store.age_webhooks(6 * DAY).await.expect("passes time");
+    for _ in 0..30 {
+        test(500, AttemptOutcome::Failed).await;
+    }
+    fail_one().await;
+    assert!(is_enabled().await, "two deliveries are not twenty");
+    for _ in 0..17 {
+        fail_one().await;
+    }
+    // One that is accepted does not make up for the deliveries.
+    test(200, AttemptOutcome::Delivered).await;
+    let shown = webhooks.get(tenant, webhook.id).await.expect("finds it");
+    assert!(shown.enabled && shown.last_success_at.is_some());
+    fail_one().await;
+    assert!(!is_enabled().await, "twenty deliveries have failed for six days");
+    let change = WebhookChange { enabled: Some(true), ..WebhookChange::default() };
+    webhooks.update(tenant, webhook.id, change).await.expect("enables");
+    test(410, AttemptOutcome::Gone).await;
+    let gone = webhooks.get(tenant, webhook.id).await.expect("finds it");
+    assert_eq!((gone.enabled, gone.disabled_reason.as_deref()), (false, Some("GONE")));
+    delete(fixture, webhook.id).await;
+}
+
+async fn the_webhooks_of_a_tenant_share_its_room(fixture: &AlbumFixture, lease: TaskLease) {
+    let other = AlbumFixture::create(&fixture.store).await;
+    let mut webhooks = Vec::new();
+    for (fixture, secret) in [(fixture, 1), (fixture, 2), (&other, 3)] {
+        webhooks.push(create(fixture, &[EventType::AlbumDeleted], secret).await.id);
+    }
+    for _ in 0..3 {
+        publish_event(fixture, lease).await;
+        publish_event(&other, lease).await;
+    }
+    let room = Room { of_tenant: 2, webhook: None };
+    let due = fixture.store.deliveries.lease(100, LONG, &room).await.expect("leases deliveries");
+    let of = |tenant: Tenant| due.iter().filter(|due| due.tenant == tenant).count();
+    assert_eq!((of(fixture.tenant), of(other.tenant)), (2, 2));
+    delete(fixture, webhooks[0]).await;
+    delete(fixture, webhooks[1]).await;
+    delete(&other, webhooks[2]).await;
+    other.delete().await;
 }

@@ -149,11 +149,14 @@ pub struct Prices {
     pub face_search: Credits,
     /// A bib search, with all its pages.
     pub text_search: Credits,
+    /// A download of many photos.
+    pub download: Credits,
 }
 
 impl Default for Prices {
     fn default() -> Self {
-        Self { photo: Credits::whole(1), face_search: Credits::ZERO, text_search: Credits::ZERO }
+        let free = Credits::ZERO;
+        Self { photo: Credits::whole(1), face_search: free, text_search: free, download: free }
     }
 }
 
@@ -223,6 +226,10 @@ pub enum UsageOperation {
     FaceSearch,
     /// Bib searches.
     TextSearch,
+    /// Selfies that visitors of galleries searched with.
+    GalleryFaceSearch,
+    /// Bib searches of visitors of galleries.
+    GalleryTextSearch,
     /// Downloads of many photos.
     Download,
 }
@@ -235,34 +242,51 @@ impl UsageOperation {
             Self::PhotoFailed => "photo_failed",
             Self::FaceSearch => "face_search",
             Self::TextSearch => "text_search",
+            Self::GalleryFaceSearch => "gallery_face_search",
+            Self::GalleryTextSearch => "gallery_text_search",
             Self::Download => "download",
         }
     }
 }
 
-/// A search to charge.
+/// Who makes a request that is counted or charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChargedSearch {
-    /// With a selfie: charged once.
-    Face(ProbeId),
-    /// For a bib.
-    Text,
+pub enum RequestOrigin {
+    /// A key, or an account.
+    Partner,
+    /// A visitor of a gallery, for whom the owner of the album pays.
+    Gallery,
 }
 
-impl ChargedSearch {
+/// A request to charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChargedRequest {
+    /// A search with a selfie: charged once.
+    FaceSearch(ProbeId, RequestOrigin),
+    /// A search for a bib.
+    TextSearch(RequestOrigin),
+    /// A download of many photos.
+    Download,
+}
+
+impl ChargedRequest {
     /// What is counted of it.
     pub fn operation(self) -> UsageOperation {
         match self {
-            Self::Face(_) => UsageOperation::FaceSearch,
-            Self::Text => UsageOperation::TextSearch,
+            Self::FaceSearch(_, RequestOrigin::Partner) => UsageOperation::FaceSearch,
+            Self::FaceSearch(_, RequestOrigin::Gallery) => UsageOperation::GalleryFaceSearch,
+            Self::TextSearch(RequestOrigin::Partner) => UsageOperation::TextSearch,
+            Self::TextSearch(RequestOrigin::Gallery) => UsageOperation::GalleryTextSearch,
+            Self::Download => UsageOperation::Download,
         }
     }
 
     /// What it costs.
     pub fn price(self, prices: &Prices) -> Credits {
         match self {
-            Self::Face(_) => prices.face_search,
-            Self::Text => prices.text_search,
+            Self::FaceSearch(..) => prices.face_search,
+            Self::TextSearch(_) => prices.text_search,
+            Self::Download => prices.download,
         }
     }
 }

@@ -341,6 +341,19 @@ pub enum TextIndexState {
     Unindexed(UnindexedReason),
 }
 
+/// A kept count of photos that is not the number of their rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountMismatch {
+    /// The album.
+    pub album: AlbumId,
+    /// The state of the photos.
+    pub state: String,
+    /// What was kept.
+    pub kept: i64,
+    /// What there is.
+    pub counted: i64,
+}
+
 /// How many photos of an album are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateCounts {

@@ -229,6 +229,8 @@ pub struct DueDelivery {
     pub id: DeliveryId,
     /// Its webhook.
     pub webhook: WebhookId,
+    /// Whose webhook it is.
+    pub tenant: Tenant,
     /// Where the webhook is.
     pub url: String,
     /// The event.
@@ -241,6 +243,13 @@ pub struct DueDelivery {
     pub number: u32,
     /// What signs it: during a rotation two secrets, the new one first.
     pub secrets: Vec<WebhookSecret>,
+}
+
+impl DueDelivery {
+    /// Whether it tells no event, but tests the webhook.
+    pub fn is_test(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.event_type == TEST_TYPE)
+    }
 }
 
 /// What follows from an attempt.

@@ -11,6 +11,16 @@ const OPERATION: &str = "record a change";
 /// Notes that an album has grown so much that its format of bibs is to be learned again.
 const NOTE_GROWN: &str = "insert into album_to_learn (album) values ($1) on conflict (album) do nothing";
 
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    /// Photos became ready or failed: the publisher of events tells it.
+    Settled,
+    /// Photos were judged again, erased or deleted: searches follow it, and nobody is told that photos are ready which were
+    /// ready before.
+    Content,
+}
+
 /// The album of a recorded change, which is locked.
 pub(crate) struct RecordedChange {
     /// The version of the rules by which its texts are judged.
@@ -30,6 +40,7 @@ pub(crate) async fn record_changes(
     transaction: &mut Transaction,
     album: AlbumId,
     photos: &[PhotoId],
+    kind: ChangeKind,
 ) -> Result<RecordedChange> {
     let count = "update album set changes = changes + 1 where id = $1 \
                  returning changes, list_version, erasures, watermark_version, \
@@ -39,6 +50,6 @@ pub(crate) async fn record_changes(
     if has_grown != 0 {
         query(OPERATION, NOTE_GROWN).bind(album).execute(&mut *transaction).await?;
     }
-    transaction.queue_writes().record_change(album, Change::new(number), photos).await?;
+    transaction.queue_writes().record_change(album, Change::new(number), photos, kind).await?;
     Ok(RecordedChange { rules_version, erasures, watermark_version })
 }

@@ -11,7 +11,7 @@ use super::connection::postgres::{self, PostgresServer, ServerLimits};
 use super::connection::sqlite::{self, SqliteFile, SqliteTransaction};
 use super::connection::timed::TimedConnection;
 use super::error::store_error;
-use super::statement::{ConnectionRef, query};
+use super::statement::{ConnectionRef, FromAnyRow, Query, query};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::now_micros;
 use crate::traits::Result;
@@ -100,6 +100,23 @@ impl Database {
             Self::Postgres(server) => server.begin_write().await.map(Transaction::Postgres),
         }
         .map_err(store_error(operation))
+    }
+
+    /// Runs one statement that writes, as a transaction of its own, and returns its row. A server commits it at the end of the
+    /// statement: one round trip in place of three.
+    pub(super) async fn write_alone<R: FromAnyRow>(
+        &self,
+        operation: &'static str,
+        statement: Query,
+    ) -> Result<Option<R>> {
+        if let Self::Postgres(server) = self {
+            let mut connection = server.acquire().await.map_err(store_error(operation))?;
+            return statement.fetch_optional(ConnectionRef::Postgres(&mut connection)).await;
+        }
+        let mut transaction = self.begin_write(operation).await?;
+        let row = statement.fetch_optional(&mut transaction).await?;
+        transaction.commit(operation).await?;
+        Ok(row)
     }
 
     /// Begins a transaction that only reads and in which every statement sees the same state.

@@ -147,7 +147,10 @@ impl FaceSource for SqlFaces {
         // An album in which no face was found yet may be read almost completely here.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let upto = load_latest_change(&mut snapshot, album).await?;
-        if load_nonce(&mut snapshot, album, seen.number).await? != seen.nonce || upto.number < seen.number {
+        let is_known = load_nonce(&mut snapshot, album, seen.number).await? == seen.nonce;
+        // Also what has no nonce, as an album without changes: what came after it may be deleted.
+        let is_kept = seen.number >= load_pruned_before(&mut snapshot, album).await?;
+        if !is_known || !is_kept || upto.number < seen.number {
             return Ok(None);
         }
         let photos: Vec<(PhotoId,)> = query(
@@ -209,6 +212,15 @@ async fn load_nonce(snapshot: &mut Transaction, album: AlbumId, number: i64) -> 
             .fetch_optional(snapshot)
             .await?;
     Ok(mark.map_or(0, |(mark,)| mark))
+}
+
+/// The number below which changes of the album were deleted.
+async fn load_pruned_before(snapshot: &mut Transaction, album: AlbumId) -> Result<i64> {
+    let (before,): (i64,) = query(OPERATION, "select pruned_before from album where id = $1")
+        .bind(album)
+        .fetch_one(snapshot)
+        .await?;
+    Ok(before)
 }
 
 /// Counts what is in memory beside the matrix that is being filled.

@@ -12,7 +12,7 @@ use crate::model::photo::{
     CameraCount, DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, StateCounts, TakenQuery,
 };
 use crate::search::faces::FaceCache;
-use crate::sql::changes::record_changes;
+use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::Database;
 use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
 use crate::sql::statement::{ConnectionRef, Statement, query};
@@ -214,7 +214,7 @@ impl Photos for SqlPhotos {
         if deleted == 0 {
             return Err(photo_not_found(id));
         }
-        record_changes(&mut transaction, album, &[id]).await?;
+        record_changes(&mut transaction, album, &[id], ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
         self.face_cache.forget_photo(album, id).await;
         Ok(())

@@ -14,9 +14,12 @@ use super::{
     SqlFaces, SqlKeys, SqlPhotos, costs, credits, events, face_bibs, faces, photos, queue, start_lists,
     texts, webhooks,
 };
-use crate::conformance::{AlbumFixture, face, test_settings};
+use crate::conformance::webhooks::Room;
+use crate::conformance::{AlbumFixture, album_config, face, test_settings};
 use crate::error::StoreErrorKind;
-use crate::model::ids::OrganizationId;
+use crate::model::event::EventType;
+use crate::model::ids::{OrganizationId, ProcessId};
+use crate::model::process::Task;
 use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
@@ -287,6 +290,20 @@ async fn one_writer_of_many_of_another_organization_waits_for_one_of_them() {
     assert_eq!((order.len(), order[1]), (9, small), "{order:?}");
 }
 
+#[tokio::test]
+async fn old_costs_are_deleted_also_where_nothing_else_is_old() {
+    let (_folder, store, database) = open_store().await;
+    let insert = "insert into cost_rollup (organization, mode, day, album, stage, part, photos, cpu_us, device_us, \
+                  bytes_read, bytes_written) values (zeroblob(16), 'live', 1, zeroblob(16), 'decode', 0, 1, 1, 1, 1, 1)";
+    assert!(!store.ledger_task.is_due().await.unwrap());
+    sqlx::query(insert).execute(&database.writer).await.unwrap();
+    assert!(store.ledger_task.is_due().await.unwrap());
+    let hour = std::time::Duration::from_secs(3600);
+    let lease = store.tasks.take(Task::Ledger, ProcessId::generate(), hour).await.unwrap().unwrap();
+    store.ledger_task.run(lease).await.unwrap();
+    assert!(!store.ledger_task.is_due().await.unwrap());
+}
+
 /// The days pass by changing when the failures began.
 #[tokio::test]
 async fn a_webhook_is_disabled_when_everything_has_failed_for_five_days() {
@@ -297,14 +314,19 @@ async fn a_webhook_is_disabled_when_everything_has_failed_for_five_days() {
         created_by: fixture.key.id,
         url: "https://timing.example/hook".into(),
         label: String::new(),
-        types: Vec::new(),
+        types: vec![EventType::AlbumDeleted],
         album: None,
         secret: [1; 32],
     };
     let id = store.webhooks.create(webhook, 1).await.unwrap().id;
     let hour = std::time::Duration::from_secs(3600);
+    let publisher = store.tasks.take(Task::EventPublisher, ProcessId::generate(), hour).await;
+    let publisher = publisher.unwrap().unwrap();
     let attempt = async |outcome: AttemptOutcome| {
-        let due = store.deliveries.create_test(&fixture.tenant, id, hour).await.unwrap();
+        fixture.create_album(album_config()).await.delete().await;
+        store.event_publisher.publish(publisher).await.unwrap();
+        let room = Room { of_tenant: 1, webhook: Some(id) };
+        let due = store.deliveries.lease(1, hour, &room).await.unwrap().pop().unwrap();
         let attempt = Attempt {
             at: time::OffsetDateTime::UNIX_EPOCH,
             duration: hour,

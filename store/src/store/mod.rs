@@ -20,6 +20,7 @@ use crate::key_cache::CachedKeys;
 use crate::model::cost::SearchCosts;
 use crate::model::credit::CreditSettings;
 use crate::model::object_key::ObjectKey;
+use crate::model::photo::CountMismatch;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::sealing::{MasterSecret, VisitorSecret};
 use crate::search::faces::FaceCache;
@@ -249,6 +250,14 @@ impl Store {
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
         self.storage.check().await
+    }
+
+    /// Returns the kept counts of photos that are not those of the rows. Reads the states of all photos.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database fails.
+    pub async fn find_count_mismatches(&self) -> Result<Vec<CountMismatch>, StoreError> {
+        crate::sql::find_count_mismatches(&self.database).await
     }
 
     /// Brings the albums in memory up to the database every `period`, until it is dropped, for what no search asks for:

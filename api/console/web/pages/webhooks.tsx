@@ -18,7 +18,15 @@ import { Page } from "../shell";
 import { t, tName } from "../text";
 
 /** The events that a webhook can be told of. */
-const TYPES = ["photo.ready", "photo.failed", "album.idle", "album.deleted", "credits.low"] as const;
+const TYPES = [
+  "photo.ready",
+  "photo.failed",
+  "album.idle",
+  "album.deleted",
+  "album.expiring",
+  "credits.low",
+  "person.erased",
+] as const;
 
 /** The page of webhooks. */
 export function WebhooksPage() {

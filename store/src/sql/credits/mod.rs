@@ -18,7 +18,7 @@ use self::usage::UsageMeter;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::Tenant;
 use crate::model::credit::{
-    Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
+    Balance, ChargedRequest, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
 };
 use crate::model::encoding::now_micros;
@@ -109,12 +109,12 @@ impl SqlCredits {
     async fn claim_charge(
         &self,
         transaction: &mut Transaction,
-        search: ChargedSearch,
+        request: ChargedRequest,
         now: i64,
     ) -> Result<bool> {
-        let ChargedSearch::Face(probe) = search else { return Ok(true) };
+        let ChargedRequest::FaceSearch(probe, _) = request else { return Ok(true) };
         let claim = "update probe set charged_at = $2 where id = $1 and charged_at is null";
-        let claimed = query("charge a search", claim).bind(probe).bind(now).execute(transaction).await?;
+        let claimed = query("charge a request", claim).bind(probe).bind(now).execute(transaction).await?;
         Ok(claimed > 0)
     }
 }
@@ -180,12 +180,12 @@ impl CreditLedger for SqlCredits {
         Ok(self.remember(&tenant, balance))
     }
 
-    async fn charge_search(&self, tenant: &Tenant, album: AlbumId, search: ChargedSearch) -> Result<()> {
-        const OPERATION: &str = "charge a search";
-        let price = search.price(&self.settings().prices);
+    async fn charge_request(&self, tenant: &Tenant, album: AlbumId, request: ChargedRequest) -> Result<()> {
+        const OPERATION: &str = "charge a request";
+        let price = request.price(&self.settings().prices);
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        if !self.claim_charge(&mut transaction, search, now).await? {
+        if !self.claim_charge(&mut transaction, request, now).await? {
             return transaction.rollback(OPERATION).await;
         }
         if self.settings().is_enforced {
@@ -198,7 +198,7 @@ impl CreditLedger for SqlCredits {
         }
         let mut entries = LedgerEntries::default();
         entries.spend(tenant, price.thousandths());
-        entries.count(tenant, album, search.operation(), price.thousandths());
+        entries.count(tenant, album, request.operation(), price.thousandths());
         entries.write(&mut transaction, &self.shared.ledger, Writer::Api, now).await?;
         transaction.commit(OPERATION).await
     }

@@ -27,16 +27,13 @@ impl SqlRateWindows {
 impl RateWindows for SqlRateWindows {
     async fn take(&self, share: RateShare) -> Result<Option<u32>> {
         const OPERATION: &str = "take a share of a rate limit";
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let taken: Option<(i64,)> = query(OPERATION, TAKE)
+        let take = query(OPERATION, TAKE)
             .bind(share.key)
             .bind(share.class.as_str())
             .bind(share.begins)
             .bind(i64::from(share.units))
-            .bind(i64::from(share.limit))
-            .fetch_optional(&mut transaction)
-            .await?;
-        transaction.commit(OPERATION).await?;
+            .bind(i64::from(share.limit));
+        let taken: Option<(i64,)> = self.database.write_alone(OPERATION, take).await?;
         Ok(taken.map(|(taken,)| u32::try_from(taken).unwrap_or(share.limit)))
     }
 }

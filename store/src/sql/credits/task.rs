@@ -112,7 +112,8 @@ pub(crate) async fn has_expired<'c>(on: impl Into<ConnectionRef<'c>>, now: i64) 
     let (expired,): (i64,) = query(
         OPERATION,
         "select count(*) from (select 1 from (select 1 from rate_window where begins < $1 limit 1) as windows \
-         union all select 1 from (select 1 from usage_rollup where day < $2 limit 1) as days) as expired",
+         union all select 1 from (select 1 from usage_rollup where day < $2 limit 1) as days \
+         union all select 1 from (select 1 from cost_rollup where day < $2 limit 1) as costs) as expired",
     )
     .bind(first_window(now))
     .bind(first_day(now))

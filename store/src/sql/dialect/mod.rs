@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{NewPhoto, PhotoState};
 use crate::search::faces::Change;
+use crate::sql::changes::ChangeKind;
 use crate::sql::credits::ledger::Holds;
 use crate::sql::database::Transaction;
 use crate::sql::row_types::parse_photo_state;
@@ -135,7 +136,13 @@ pub(crate) trait QueueWrites: Send {
     /// Inserts the faces and texts of photos.
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()>;
     /// Records that these photos belong to a change of their album.
-    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
+    async fn record_change(
+        &mut self,
+        album: AlbumId,
+        change: Change,
+        photos: &[PhotoId],
+        kind: ChangeKind,
+    ) -> Result<()>;
     /// Records that messages were published for these stays in the queue, except for photos of closed albums.
     async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()>;
 }

@@ -10,6 +10,7 @@ use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
 use crate::search::faces::Change;
+use crate::sql::changes::ChangeKind;
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::costs::{SpentNumbers, to_bigint};
 use crate::sql::credits::ledger::{Holds, balances_of_postgres};
@@ -178,7 +179,7 @@ impl QueueWrites for TimedConnection {
              taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
              updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
              marked_version = seen.marked, picture_bytes = seen.picture_bytes, \
-             marked_bytes = coalesce(seen.marked_bytes, photo.marked_bytes), charged_at = coalesce(charged_at, $8), cpu_us = cpu_us + seen.cpu, device_us = device_us + seen.device, \
+             marked_bytes = coalesce(seen.marked_bytes, photo.marked_bytes), charged_at = least(charged_at, $8), cpu_us = cpu_us + seen.cpu, device_us = device_us + seen.device, \
              bytes_read = photo.bytes_read + seen.bytes_in, bytes_written = photo.bytes_written + seen.bytes_out \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], \
              $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[]) as seen (album, id, width, height, taken_at, camera, \
@@ -232,15 +233,22 @@ impl QueueWrites for TimedConnection {
         insert_texts(self, photos).await
     }
 
-    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
+    async fn record_change(
+        &mut self,
+        album: AlbumId,
+        change: Change,
+        photos: &[PhotoId],
+        kind: ChangeKind,
+    ) -> Result<()> {
         sqlx::query(
-            "insert into photo_change (album, change, photo, mark) select $1, $2, photo, $4 \
+            "insert into photo_change (album, change, photo, mark, settled) select $1, $2, photo, $4, $5 \
              from unnest($3::uuid[]) as changed (photo) on conflict do nothing",
         )
         .bind(album)
         .bind(change.number)
         .bind(photos)
         .bind(change.nonce)
+        .bind(i64::from(kind == ChangeKind::Settled))
         .execute(self)
         .await
         .map_err(store_error("record a change"))

@@ -15,6 +15,7 @@ use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
 use crate::search::faces::Change;
+use crate::sql::changes::ChangeKind;
 use crate::sql::costs::SpentNumbers;
 use crate::sql::credits::ledger::{Holds, balances_of_sqlite};
 use crate::sql::error::store_error;
@@ -119,7 +120,7 @@ pub(in crate::sql) const MARK_READY: &str = concat!(
      marked_version = named.marked, picture_bytes = named.picture_bytes, \
      marked_bytes = coalesce(named.marked_bytes, photo.marked_bytes), cpu_us = cpu_us + named.cpu, \
      device_us = device_us + named.device, bytes_read = photo.bytes_read + named.bytes_in, \
-     bytes_written = photo.bytes_written + named.bytes_out, charged_at = coalesce(charged_at, $2) from ",
+     bytes_written = photo.bytes_written + named.bytes_out, charged_at = min(coalesce(charged_at, $2), $2) from ",
     named_photos!(
         ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
          value ->> 6 as skipped_runners, value ->> 7 as cpu, value ->> 8 as device, value ->> 9 as bytes_in, \
@@ -309,15 +310,22 @@ impl QueueWrites for SqliteConnection {
         Ok(())
     }
 
-    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
+    async fn record_change(
+        &mut self,
+        album: AlbumId,
+        change: Change,
+        photos: &[PhotoId],
+        kind: ChangeKind,
+    ) -> Result<()> {
         sqlx::query(
-            "insert into photo_change (album, change, photo, mark) select $2, $3, unhex(value), $4 \
+            "insert into photo_change (album, change, photo, mark, settled) select $2, $3, unhex(value), $4, $5 \
              from json_each($1) where true on conflict do nothing",
         )
         .bind(json_rows(photos.iter().map(|photo| hex(photo.0)))?)
         .bind(album)
         .bind(change.number)
         .bind(change.nonce)
+        .bind(i64::from(kind == ChangeKind::Settled))
         .execute(self)
         .await
         .map_err(store_error("record a change"))

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::model::album::{AlbumConfig, Tenant};
 use crate::model::erasure::{ErasureKind, RemovedCounts};
 use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId, ProbeId};
-use crate::sql::changes::record_changes;
+use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::row_types::{from_json, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{PhotoRef, Result};
@@ -93,7 +93,7 @@ impl Removal {
         transaction.queue_writes().lock_photos(&keys).await?;
         let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
         query(OPERATION, FORGET_FACES_OF_PHOTOS).bind(album).bind(ids).execute(&mut transaction).await?;
-        record_changes(&mut transaction, album, &photos).await?;
+        record_changes(&mut transaction, album, &photos, ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
         Ok(photos)
     }

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::erasure::{ErasureKind, RemovedCounts};
 use crate::model::ids::{AlbumId, ErasureId, KeyId};
-use crate::sql::changes::record_changes;
+use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::statement::query;
 use crate::traits::{PhotoRef, Result};
 
@@ -86,7 +86,7 @@ impl Removal {
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;
         delete_photos(&mut transaction, album, &[photo]).await?;
-        record_changes(&mut transaction, album, &[photo]).await?;
+        record_changes(&mut transaction, album, &[photo], ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
         Ok(Removed { id, photos: vec![photo] })
     }

@@ -17,7 +17,7 @@ use crate::model::erasure::{
 use crate::model::event::EventType;
 use crate::model::ids::{AlbumId, ErasureId, PhotoId};
 use crate::sealing::{MasterSecret, Purpose};
-use crate::sql::changes::record_changes;
+use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::{from_json, to_json};
@@ -126,7 +126,7 @@ impl Removal {
         };
         insert_pending_event(&mut transaction, OPERATION, &event).await?;
         // Also without photos: the publisher and face indexes look at albums that have changed.
-        record_changes(&mut transaction, album, &photos).await?;
+        record_changes(&mut transaction, album, &photos, ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
         Ok(Removed { id, photos })
     }

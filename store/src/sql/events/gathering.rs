@@ -3,6 +3,8 @@
 //! While many photos settle, the last event of each turn would be nearly empty: the photos beyond the last full event wait
 //! for the next turn, unless they have waited long enough.
 
+use sqlx::FromRow;
+
 use super::publisher::OPERATION;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::sql::database::Transaction;
@@ -17,7 +19,7 @@ const PHOTOS_PER_TURN: usize = 4096;
 /// Photos of one event. An event stays under the 20 KB that receivers of webhooks are advised to accept.
 pub(crate) const PHOTOS_PER_EVENT: usize = 250;
 
-pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark from photo_change \
+pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark, settled from photo_change \
      where album = $1 and change >= $2 and change <= $3 order by change, photo limit $4";
 
 /// Changes of an album: how far they go, and their photos.
@@ -26,8 +28,17 @@ pub(crate) struct Changes {
     pub(crate) rows: Vec<ChangedPhoto>,
 }
 
-/// The number of a change, one of its photos, and the mark of the change.
-pub(crate) type ChangedPhoto = (i64, PhotoId, i64);
+/// A photo of a change.
+#[derive(Clone, Copy, FromRow)]
+pub(crate) struct ChangedPhoto {
+    /// The number of the change.
+    pub(crate) change: i64,
+    pub(crate) photo: PhotoId,
+    /// The mark of the change.
+    pub(crate) mark: i64,
+    /// 1 where the photo settled by it, else 0: then it is not told.
+    pub(crate) settled: i64,
+}
 
 /// Reads the changes from `published` to `newest`, as many as a turn has.
 pub(crate) async fn read_changes(
@@ -38,11 +49,11 @@ pub(crate) async fn read_changes(
     let up_to = newest.min(published.saturating_add(CHANGES_PER_TURN));
     let mut rows = read_photos(transaction, album, [published, up_to], PHOTOS_PER_TURN).await?;
     let cut = match rows.last() {
-        Some((last, ..)) if rows.len() == PHOTOS_PER_TURN => *last,
+        Some(last) if rows.len() == PHOTOS_PER_TURN => last.change,
         _ => return Ok(Changes { up_to, rows }),
     };
     if cut > published + 1 {
-        rows.retain(|(change, ..)| *change < cut);
+        rows.retain(|row| row.change < cut);
         return Ok(Changes { up_to: cut - 1, rows });
     }
     // One change of more photos than a turn has.

@@ -2,6 +2,7 @@
 
 pub(crate) mod gathering;
 pub(crate) mod outbox;
+pub(crate) mod pruning;
 pub(crate) mod publisher;
 pub(crate) mod retention;
 
@@ -221,5 +222,19 @@ impl EventPublisher for SqlEvents {
         let removed = retention::remove_expired(&mut transaction, to_micros(before)).await?;
         transaction.commit(OPERATION).await?;
         Ok(removed)
+    }
+
+    async fn has_prunable_changes(&self, kept: u32) -> Result<bool> {
+        let mut snapshot = self.database.begin_snapshot(pruning::OPERATION).await?;
+        pruning::has_prunable(&mut snapshot, i64::from(kept.max(1))).await
+    }
+
+    async fn prune_changes(&self, lease: TaskLease, kept: u32) -> Result<u64> {
+        const OPERATION: &str = pruning::OPERATION;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        fence(&mut transaction, OPERATION, lease).await?;
+        let deleted = pruning::prune(&mut transaction, i64::from(kept.max(1))).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(deleted)
     }
 }

@@ -2,7 +2,8 @@
 //! transactions left in the outbox. Every function runs inside a transaction of the one process that has the task.
 //!
 //! Photos are told from `photo_change`, which numbers the changes of an album without gaps. A photo is told in the state that
-//! it has now: one that is queued again is told when it has settled, one that was deleted is not told.
+//! it has now: one that is queued again is told when it has settled, one that was deleted is not told. Changes by which no
+//! photo settles, as when a list of bibs changes or somebody is erased, are passed over.
 //!
 //! Locks rows of `album_change_feed`, then rows of `event_cursor`, and waits for nothing that a writer of an album locks
 //! before them.
@@ -66,7 +67,7 @@ pub(crate) const CHANGED_ALBUMS: Statement = Statement::PerDialect {
 pub(crate) const IDLE_ALBUMS: &str =
     "select album from event_cursor where idle_check_at <= $1 order by idle_check_at limit $2";
 
-/// With whether it was charged before it last settled.
+/// With whether it was charged, as photos are that become ready, before it last settled.
 macro_rules! photo_states {
     ($is_named:literal) => {
         concat!(
@@ -163,8 +164,8 @@ impl Turn<'_> {
         let cursor = cursor.unwrap_or_default();
         let read = read_changes(self.transaction, album.id, [cursor.published, album.changes]).await?;
         let Changes { up_to: read_to, rows } = read;
-        let is_another = |(change, _, mark): &ChangedPhoto| {
-            *change == cursor.published && cursor.mark.is_some_and(|known| known != *mark)
+        let is_another = |row: &ChangedPhoto| {
+            row.change == cursor.published && cursor.mark.is_some_and(|known| known != row.mark)
         };
         if cursor.published > album.changes || rows.iter().any(is_another) {
             tracing::warn!(album.id = %album.id, "the changes of an album are not those that were published: continuing at its present");
@@ -177,7 +178,7 @@ impl Turn<'_> {
         let told = end.map_or(places.len(), |end| places.partition_point(|place| place.change <= end.change));
         self.publish_photos(&album, &photos[..told]).await?;
         let up_to = end.map_or(read_to, |end| end.change);
-        let mark = rows.iter().find(|(change, ..)| *change == up_to).map(|(.., mark)| *mark);
+        let mark = rows.iter().find(|row| row.change == up_to).map(|row| row.mark);
         let idle_check_at = (told > 0).then(|| {
             (self.now + IDLE_AFTER_MICROS).max(cursor.idle_told_at.saturating_add(IDLE_INTERVAL_MICROS))
         });
@@ -192,7 +193,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the photos of the changes after `published` that are settled, in the state that they have now, each once.
+    /// Returns the photos that settled by changes after `published` and still are, in the state that they have now, each once.
     async fn find_settled(
         &mut self,
         album: &OpenAlbum,
@@ -201,8 +202,10 @@ impl Turn<'_> {
     ) -> Result<(Vec<Settled>, Vec<SettledPhoto>)> {
         type StateRow = (PhotoId, String, Option<String>, i64, i64);
         let mut seen = HashSet::new();
-        let new = rows.iter().filter(|(change, photo, _)| *change > published && seen.insert(*photo));
-        let new: Vec<(i64, PhotoId)> = new.map(|(change, photo, _)| (*change, *photo)).collect();
+        let is_new =
+            |row: &&ChangedPhoto| row.change > published && row.settled == 1 && seen.insert(row.photo);
+        let new: Vec<(i64, PhotoId)> =
+            rows.iter().filter(is_new).map(|row| (row.change, row.photo)).collect();
         let ids: Vec<Uuid> = new.iter().map(|(_, photo)| photo.0).collect();
         let states: Vec<StateRow> =
             query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;

@@ -7,7 +7,7 @@ use crate::model::credit::UsageOperation;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sealing::MasterSecret;
-use crate::sql::changes::{RecordedChange, record_changes};
+use crate::sql::changes::{ChangeKind, RecordedChange, record_changes};
 use crate::sql::costs::{CostEntries, add_to_photo};
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
@@ -64,7 +64,7 @@ pub(crate) async fn finish_photos(
     // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
     for (album, photos) in changed {
         let RecordedChange { rules_version: version, erasures, watermark_version } =
-            record_changes(transaction, album, &photos).await?;
+            record_changes(transaction, album, &photos, ChangeKind::Settled).await?;
         if left_out.get(&album).copied().unwrap_or_default() != erasures {
             // Something was erased since it was left out. From now on the album is locked.
             forget_vectors(transaction, OPERATION, album, &photos).await?;
@@ -264,7 +264,7 @@ async fn record_changes_of(
         changed.entry(album).or_default().push(photo);
     }
     for (album, photos) in changed {
-        record_changes(transaction, album, &photos).await?;
+        record_changes(transaction, album, &photos, ChangeKind::Settled).await?;
     }
     Ok(())
 }

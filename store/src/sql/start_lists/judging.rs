@@ -16,7 +16,7 @@ use crate::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::model::process::TaskLease;
 use crate::model::start_list::JudgedPhotos;
 use crate::sealing::MasterSecret;
-use crate::sql::changes::record_changes;
+use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::erasures::guard::empty_erased_texts;
 use crate::sql::row_types::{TextRow, index_state_to_str, to_json};
@@ -268,7 +268,7 @@ async fn write_changes(
     }
     let rows: Vec<_> = changes.iter().map(Change::to_json_row).collect();
     query(OPERATION, WRITE_JUDGEMENTS).bind(to_json(&rows)?).execute(&mut *transaction).await?;
-    let recorded = record_changes(transaction, album, changed).await?;
+    let recorded = record_changes(transaction, album, changed, ChangeKind::Content).await?;
     if recorded.erasures > 0 {
         // What a photo says by the rules of today may be a bib that was erased.
         empty_erased_texts(transaction, OPERATION, album, changed, master).await?;

@@ -3,6 +3,7 @@
 //!
 //! Rows are locked in one order: the webhook, then its deliveries. Taking deliveries skips those that are locked.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,7 +27,7 @@ use crate::sql::dialect::LeaseWindow;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::parse_key_mode;
 use crate::sql::statement::{Statement, query};
-use crate::traits::{DeliveryQueue, Result};
+use crate::traits::{DeliveryQueue, DeliveryRoom, Result};
 
 const OPERATION: &str = "send deliveries";
 
@@ -40,7 +41,8 @@ pub(crate) const DUE_WEBHOOKS: &str = "with recursive waiting (webhook) as ( \
      select * from (select webhook from webhook_delivery where state = 'pending' order by webhook limit 1) as first \
      union all select (select webhook from webhook_delivery where state = 'pending' \
      and webhook > waiting.webhook order by webhook limit 1) from waiting where waiting.webhook is not null) \
-     select webhook from waiting where webhook is not null and exists (select 1 from webhook_delivery \
+     select webhook.id, webhook.organization, webhook.mode from waiting join webhook on webhook.id = waiting.webhook \
+     where exists (select 1 from webhook_delivery \
      where webhook_delivery.webhook = waiting.webhook and state = 'pending' and next_at <= $1)";
 
 pub(crate) const DUE_DELIVERIES: Statement = Statement::PerDialect {
@@ -55,8 +57,13 @@ pub(crate) struct SqlDeliveryQueue {
     master: Option<MasterSecret>,
 }
 
+/// A webhook with its organization and mode.
+type DueWebhook = (WebhookId, OrganizationId, String);
+
 #[derive(FromRow)]
 struct SenderRow {
+    organization: OrganizationId,
+    mode: String,
     url: String,
     secret: Vec<u8>,
     old_secret: Option<Vec<u8>>,
@@ -91,13 +98,15 @@ impl SqlDeliveryQueue {
                        e.created_at as event_created_at from webhook_delivery d \
                        left join event e on e.sequence = d.event where d.id = $1";
         let content: ContentRow = query(OPERATION, content).bind(id).fetch_one(&mut *transaction).await?;
-        let sender = "select url, secret, old_secret, old_secret_until from webhook where id = $1";
+        let sender =
+            "select organization, mode, url, secret, old_secret, old_secret_until from webhook where id = $1";
         let sender: SenderRow = query(OPERATION, sender).bind(webhook).fetch_one(transaction).await?;
         let old = sender.old_secret.filter(|_| sender.old_secret_until > window.now);
         let sealed = [Some(sender.secret), old];
         Ok(DueDelivery {
             id,
             webhook,
+            tenant: Tenant { organization: sender.organization, mode: parse_key_mode(&sender.mode)? },
             url: sender.url,
             event: taken.event_id,
             content: content.into_content(webhook)?,
@@ -125,28 +134,27 @@ impl DeliveryQueue for SqlDeliveryQueue {
     async fn is_due(&self) -> Result<bool> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let now = snapshot.read_clock(OPERATION).await?;
-        let due: Option<(WebhookId,)> =
+        let due: Option<DueWebhook> =
             query(OPERATION, DUE_WEBHOOKS).bind(now).fetch_optional(&mut snapshot).await?;
         Ok(due.is_some())
     }
 
-    async fn lease(
-        &self,
-        limit: usize,
-        ttl: Duration,
-        room: &(dyn Fn(WebhookId) -> usize + Sync),
-    ) -> Result<Vec<DueDelivery>> {
+    async fn lease(&self, limit: usize, ttl: Duration, room: &dyn DeliveryRoom) -> Result<Vec<DueDelivery>> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        let mut webhooks: Vec<(WebhookId,)> =
+        let mut webhooks: Vec<DueWebhook> =
             query(OPERATION, DUE_WEBHOOKS).bind(now).fetch_all(&mut transaction).await?;
+        webhooks.sort_by_key(|(id, ..)| *id);
         // Beginning with another one each time: none is left out while there is room for some only.
         let first = now.unsigned_abs() as usize % webhooks.len().max(1);
         webhooks.rotate_left(first);
         let window = LeaseWindow { now, until: micros_after(now, ttl) };
-        let mut taken = Vec::new();
-        for (webhook,) in webhooks {
-            let free = room(webhook).min(limit - taken.len());
+        let (mut taken, mut taken_of) = (Vec::new(), HashMap::<Tenant, usize>::new());
+        for (webhook, organization, mode) in webhooks {
+            let tenant = Tenant { organization, mode: parse_key_mode(&mode)? };
+            let taken_of = taken_of.entry(tenant).or_default();
+            let of_tenant = room.of_tenant(&tenant).saturating_sub(*taken_of);
+            let free = room.of_webhook(webhook).min(of_tenant).min(limit - taken.len());
             if free == 0 {
                 continue;
             }
@@ -156,6 +164,7 @@ impl DeliveryQueue for SqlDeliveryQueue {
                 .bind(free as i64)
                 .fetch_all(&mut transaction)
                 .await?;
+            *taken_of += due.len();
             for (id,) in due {
                 taken.push(self.take(&mut transaction, webhook, id, window).await?);
             }
@@ -234,6 +243,9 @@ struct Finish<'f> {
 impl Finish<'_> {
     /// Locks the webhook, and returns why it is to be disabled.
     async fn update_webhook(&mut self, outcome: AttemptOutcome) -> Result<Option<DisableReason>> {
+        if self.due.is_test() {
+            return self.update_tested_webhook(outcome).await;
+        }
         if outcome == AttemptOutcome::Delivered {
             let succeed = "update webhook set last_success_at = $2, failing_since = null, failing_deliveries = 0 \
                            where id = $1";
@@ -262,6 +274,24 @@ impl Finish<'_> {
             }
             _ => None,
         })
+    }
+
+    /// A test tells nothing of the deliveries: it neither counts as one that failed nor ends a time of failures. Only a
+    /// receiver that says that it is gone is gone.
+    async fn update_tested_webhook(&mut self, outcome: AttemptOutcome) -> Result<Option<DisableReason>> {
+        let test = match outcome {
+            AttemptOutcome::Delivered => {
+                "update webhook set last_success_at = $2 where id = $1 returning enabled"
+            }
+            _ => "update webhook set last_failure_at = $2 where id = $1 returning enabled",
+        };
+        let tested: Option<(i64,)> = query(OPERATION, test)
+            .bind(self.due.webhook)
+            .bind(self.now)
+            .fetch_optional(&mut *self.transaction)
+            .await?;
+        let is_gone = outcome == AttemptOutcome::Gone && tested == Some((1,));
+        Ok(is_gone.then_some(DisableReason::Gone))
     }
 
     /// # Errors
