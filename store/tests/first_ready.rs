@@ -107,7 +107,7 @@ async fn check(test_store: TestStore) {
     assert_eq!(store.queue.confirm(album, &[photo]).await.unwrap(), [photo]);
     process(&fixture).await;
     let first = json!([{ "photoId": photo, "again": false }]);
-    assert_eq!(publish(&fixture, lease, 1).await, [first.clone()]);
+    assert_eq!(publish(&fixture, lease, 1).await, std::slice::from_ref(&first));
     assert_eq!(store.queue.reprocess(album).await.unwrap(), 1);
     process(&fixture).await;
     let second = json!([{ "photoId": photo, "again": true }]);
