@@ -86,7 +86,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 47] {
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (
             costs::STORED.into(),
-            &["album_by_owner (organization=? AND mode=?", "photo_count USING PRIMARY KEY (album=?)"],
+            &["album_by_owner (organization=?", "photo_count USING PRIMARY KEY (album=?)"],
         ),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
         (events::EVENT_PAGE, &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
