@@ -89,7 +89,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 37] {
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (
             costs::STORED.into(),
-            &["album_by_owner (organization=? AND mode=?", "photo_count USING PRIMARY KEY (album=?)"],
+            &["album_by_owner (organization=?", "photo_count USING PRIMARY KEY (album=?)"],
         ),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
     ]

@@ -111,7 +111,7 @@ impl QueueModel {
             // Of some a watermark was drawn.
             pictures: PictureSizes {
                 picture_bytes: self.readings as u64,
-                marked_bytes: (self.readings % 3 == 0).then_some(7),
+                marked_bytes: self.readings.is_multiple_of(3).then_some(7),
             },
             skipped_runners: 0,
             faces: vec![face([1.0, 0.0, 0.0, 0.0])],
