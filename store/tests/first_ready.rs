@@ -13,7 +13,7 @@ use photofinish_store::model::event::{EventQuery, EventType};
 use photofinish_store::model::ids::{AlbumId, PhotoId, ProcessId};
 use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::model::process::{Task, TaskLease};
-use photofinish_store::traits::PhotoResults;
+use photofinish_store::traits::{PhotoResults, PictureSizes};
 use serde_json::{Value, json};
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -74,6 +74,7 @@ async fn process(fixture: &AlbumFixture) {
         camera: None,
         watermark_version: 0,
         skipped_runners: 0,
+        pictures: PictureSizes::default(),
         faces: Vec::new(),
         texts: Vec::new(),
     };
