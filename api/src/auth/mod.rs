@@ -29,7 +29,7 @@ use crate::key::KeyText;
 use crate::session::{self, SignedIn};
 
 /// The code of a 403 for an account whose role does not permit what it asks.
-const INSUFFICIENT_ROLE: &str = "INSUFFICIENT_ROLE";
+pub(crate) const INSUFFICIENT_ROLE: &str = "INSUFFICIENT_ROLE";
 
 /// The header with the API key.
 pub(crate) const KEY_HEADER: &str = "x-api-key";

@@ -1,11 +1,12 @@
 //! The accounts of an organization, and the own one.
 
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::model::account::{LinkPurpose, NewAccount};
+use photofinish_store::model::account::{Account as StoredAccount, LinkPurpose, NewAccount};
+use photofinish_store::model::ids::AccountId;
 use time::OffsetDateTime;
 
 use super::{check_not_blocked, check_password, make_link};
-use crate::auth::{Member, Owner};
+use crate::auth::{INSUFFICIENT_ROLE, Member, Owner};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -50,9 +51,7 @@ pub(crate) async fn reset(
     caller: Owner,
     input: OneAccount,
 ) -> Result<InvitedAccount, ApiError> {
-    let accounts = ctx.store.accounts.list(Some(caller.tenant.organization)).await?;
-    let account = accounts.into_iter().find(|account| account.id == input.account);
-    let account = account.ok_or_else(ApiError::not_found)?;
+    let account = find_manageable(&ctx, &caller, input.account).await?;
     let purpose = if account.has_password { LinkPurpose::Reset } else { LinkPurpose::Welcome };
     let (link, url) = make_link(&ctx, purpose);
     ctx.store.accounts.make_link(account.id, link).await?;
@@ -60,7 +59,22 @@ pub(crate) async fn reset(
     Ok(InvitedAccount { account: account.into(), link: url, expires_at: link.expires_at })
 }
 
+/// Returns an account that the caller may manage. An operator may do more than an owner: whoever could make a link into the
+/// account of one would have what operators may, and who could disable it could lock them out.
+///
+/// # Errors
+/// 403 `INSUFFICIENT_ROLE` for the account of an operator, unless the caller is one.
+async fn find_manageable(ctx: &Context, caller: &Owner, id: AccountId) -> Result<StoredAccount, ApiError> {
+    let accounts = ctx.store.accounts.list(Some(caller.tenant.organization)).await?;
+    let account = accounts.into_iter().find(|account| account.id == id).ok_or_else(ApiError::not_found)?;
+    if account.is_operator && !caller.signed_in.is_operator {
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE));
+    }
+    Ok(account)
+}
+
 pub(crate) async fn update(ctx: Context, caller: Owner, input: UpdateAccount) -> Result<Account, ApiError> {
+    find_manageable(&ctx, &caller, input.account).await?;
     let updated = ctx.store.accounts.update(caller.tenant.organization, input.account, input.change).await;
     match updated {
         Ok(account) => {
