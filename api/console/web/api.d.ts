@@ -127,6 +127,7 @@ export interface TicketResult {
   success: boolean;
   photoId?: string;
   uploadUrl?: string;
+  expiresAt?: string;
   error?: EntryError;
 }
 export interface Confirmation {

@@ -73,10 +73,22 @@ export function match(pattern: string, path: string): Record<string, string> | n
   const values: Record<string, string> = {};
   for (const [index, part] of parts.entries()) {
     const want = wanted[index] ?? "";
-    if (want.startsWith(":")) values[want.slice(1)] = decodeURIComponent(part);
-    else if (want !== part) return null;
+    if (want.startsWith(":")) {
+      const value = decode(part);
+      if (value === null) return null;
+      values[want.slice(1)] = value;
+    } else if (want !== part) return null;
   }
   return values;
+}
+
+/** A part of an address; null where it was typed or cut so that it is none. */
+function decode(part: string): string | null {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
 }
 
 function takeOver(event: MouseEvent): void {

@@ -130,7 +130,11 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   const form = useSignal(pickSettings(gallery));
   const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
   const save = useAction(async () => {
-    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...form.value });
+    // An end that nobody touched is not sent: null would say that the gallery has none, and one without an end that is opened
+    // gets one from the service.
+    const { expiresAt, ...others } = form.value;
+    const end = expiresAt === gallery.expiresAt ? {} : { expiresAt };
+    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...others, ...end });
     form.value = pickSettings(saved);
     onSaved(saved);
     notify(t("settings.saved"));

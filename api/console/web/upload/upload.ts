@@ -36,6 +36,15 @@ export interface UploadCounts {
   others: number;
 }
 
+/** Where a photo is sent. */
+interface Ticket {
+  photo: NamedFile;
+  photoId: string;
+  uploadUrl: string;
+  /** When the address expires. */
+  until: number;
+}
+
 interface Uploaded {
   photo: NamedFile;
   photoId: string;
@@ -58,7 +67,11 @@ export class Upload {
   readonly isActive = computed(() => ["listing", "running", "paused"].includes(this.state.value));
 
   private waiting: NamedFile[] = [];
-  private ready: { photo: NamedFile; photoId: string; uploadUrl: string }[] = [];
+  private ready: Ticket[] = [];
+  /** The names that this upload sends or has sent: a folder that is dropped twice is sent once. */
+  private taken = new Set<string>();
+  /** Photos whose address was asked for a second time. A third would not help: the clock of this machine is wrong. */
+  private signedAgain = new Set<string>();
   private unconfirmed: Uploaded[] = [];
   private ticketing: Promise<void> | undefined;
   private workers = 0;
@@ -112,21 +125,23 @@ export class Upload {
     this.refused.value = [];
     this.waiting = [];
     this.ready = [];
+    this.taken.clear();
+    this.signedAgain.clear();
     this.unconfirmed = [];
   }
 
   /** Leaves out what the album has and what is too large. */
   private async queue(photos: NamedFile[]): Promise<void> {
     const there = await this.listNames();
-    for (const photo of this.waiting) there.add(photo.name);
-    const wanted: NamedFile[] = [];
     for (const photo of photos) {
-      if (there.has(photo.name)) this.settle(photo, { skipped: 1 });
+      if (there.has(photo.name) || this.taken.has(photo.name)) this.settle(photo, { skipped: 1 });
       else if (photo.file.size > this.maxBytes) this.refuse(photo, "TOO_LARGE", { tooLarge: 1 });
-      else wanted.push(photo);
+      else {
+        this.taken.add(photo.name);
+        this.waiting.push(photo);
+      }
       there.add(photo.name);
     }
-    this.waiting.push(...wanted);
   }
 
   /** The names in the album. Tickets whose bytes never came do not count. */
@@ -175,7 +190,7 @@ export class Upload {
     while (this.state.value === "running") {
       const next = this.ready.shift();
       if (next) {
-        await this.send(next.photo, next.photoId, next.uploadUrl);
+        await this.send(next);
         await this.confirm(CONFIRMATIONS);
       } else if (this.waiting.length > 0 || this.ticketing) {
         // One request at a time, for all workers.
@@ -191,14 +206,27 @@ export class Upload {
     const input = { albumId: this.albumId, entries };
     const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
     for (const [index, photo] of photos.entries()) {
-      const { photoId, uploadUrl, error } = results[index] ?? {};
-      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl });
+      const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
+      const until = expiresAt ? Date.parse(expiresAt) : Infinity;
+      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, until });
       else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
     }
   }
 
-  private async send(photo: NamedFile, photoId: string, uploadUrl: string): Promise<void> {
+  /** Has an address made again that has expired, after a pause or on a slow line: once, and the old photo goes. */
+  private async signAgain({ photo, photoId, until }: Ticket): Promise<boolean> {
+    if (until > Date.now() || this.signedAgain.has(photo.name)) return false;
+    this.signedAgain.add(photo.name);
+    await this.persist(() => call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+    this.waiting.unshift(photo);
+    return true;
+  }
+
+  private async send(ticket: Ticket): Promise<void> {
+    const { photo, photoId, uploadUrl } = ticket;
     for (let tries = 0; tries < TRIES; ) {
+      // Before each try: what is refused may have expired while it was sent.
+      if (await this.signAgain(ticket)) return;
       try {
         if (await putBytes(uploadUrl, photo.file, photo.contentType, this.abort.signal)) {
           this.isAway.value = false;
@@ -251,6 +279,7 @@ export class Upload {
   }
 
   private refuse(photo: NamedFile, reason: string, counts: Partial<UploadCounts>): void {
+    this.taken.delete(photo.name);
     this.refused.value = [...this.refused.value, { name: photo.name, reason }];
     this.settle(photo, counts);
   }
