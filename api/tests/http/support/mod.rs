@@ -31,7 +31,7 @@ use photofinish_store::model::photo::{
 use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, RateWindows, SelfieScale};
 use photofinish_store::{ServerLimits, Store, StoreError, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -77,6 +77,8 @@ pub struct TestSetup {
     pub seats: SeatLimits,
     pub credits: CreditSettings,
     pub body_budget: BodyBudget,
+    /// The windows that processes share, in place of those of the database.
+    pub rate_windows: Option<Arc<dyn RateWindows>>,
 }
 
 /// Returns embeddings of fake selfies, whose bytes are words that say what they show.
@@ -218,6 +220,7 @@ impl TestService {
             seats: SeatLimits::for_open_files(1 << 20),
             credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
+            rate_windows: None,
         };
         change(&mut setup);
         let runtime =
@@ -229,7 +232,8 @@ impl TestService {
         let opening =
             StoreSettings { public_url, credits: setup.credits, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
-        let store = runtime.block_on(Store::open(opening)).unwrap();
+        let mut store = runtime.block_on(Store::open(opening)).unwrap();
+        store.rate_windows = setup.rate_windows.or(store.rate_windows);
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
