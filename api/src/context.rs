@@ -218,6 +218,11 @@ impl ConsoleSettings {
         headers.get(HOST).is_some_and(|asked| asked.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
     }
 
+    /// The URL by which visitors of galleries reach the service.
+    pub(crate) fn gallery_base(&self) -> &Url {
+        self.gallery_url.as_ref().unwrap_or(&self.public_url)
+    }
+
     /// Whether browsers reach the service by https.
     pub(crate) fn is_https(&self) -> bool {
         self.public_url.scheme() == "https"

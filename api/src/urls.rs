@@ -15,6 +15,9 @@ use crate::wire::photo::PictureUrls;
 /// Thumbnails up to this size are shown without the watermark, pixels: nobody prints them.
 const MAX_CLEAN_THUMBNAIL: u32 = 512;
 
+/// How long visitors can use a URL at most: what the organizer takes back is soon out of reach.
+pub(crate) const VISITOR_TTL: Duration = Duration::from_mins(10);
+
 /// Presigns the preview and the thumbnail of a photo for the owner of its album, whether or not the objects exist.
 pub(crate) async fn presign_pictures(
     ctx: &Context,
@@ -25,7 +28,8 @@ pub(crate) async fn presign_pictures(
         true => marked_role(album, photo),
         false => ObjectRole::Preview,
     };
-    presign(ctx, album, photo, Pictures { preview, thumbnail: ObjectRole::Thumbnail }).await
+    let pictures = Pictures { preview, thumbnail: ObjectRole::Thumbnail };
+    presign(ctx, album, photo, pictures, ctx.settings.download_ttl).await
 }
 
 /// Presigns the pictures of a photo for visitors of a gallery; `None` if it has none that they may see yet.
@@ -45,7 +49,8 @@ pub(crate) async fn presign_public_pictures(
             pictures.thumbnail = ObjectRole::Marked;
         }
     }
-    presign(ctx, album, photo, pictures).await.map(Some)
+    let ttl = VISITOR_TTL.min(ctx.settings.download_ttl);
+    presign(ctx, album, photo, pictures, ttl).await.map(Some)
 }
 
 /// What is shown in place of the preview: nothing larger than the thumbnail, as long as the photo is not marked.
@@ -68,9 +73,9 @@ async fn presign(
     album: &Album,
     photo: &Photo,
     pictures: Pictures,
+    ttl: Duration,
 ) -> Result<PictureUrls, ApiError> {
     let key = |role| ObjectKey::photo(album.tenant.organization, photo.album, photo.id, role);
-    let ttl = ctx.settings.download_ttl;
     let preview = ctx.store.blobs.download_url(&key(pictures.preview), ttl).await?.into();
     let thumbnail = ctx.store.blobs.download_url(&key(pictures.thumbnail), ttl).await?.into();
     Ok(PictureUrls { preview, thumbnail })

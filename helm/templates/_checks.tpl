@@ -97,6 +97,9 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- $problems = append $problems "ingress.enabled is true but ingress.hosts is empty: name the host of the partner API." -}}
 {{- end -}}
+{{- if and .Values.ingress.enabled (lt (int (dig "PROXIES" 0 .Values.settings)) 1) -}}
+{{- $problems = append $problems "ingress.enabled is true but settings.PROXIES is not at least 1: the wrong passwords and the searches of all visitors would be counted as those of the ingress. Set it to the number of proxies before the API (1 for an ingress alone)." -}}
+{{- end -}}
 {{- range .Values.extraEnv -}}
 {{- /* Headers contain tokens; a name that ends in _FILE is the path of a secret. */ -}}
 {{- if and .value (not (hasSuffix "_FILE" .name)) (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL|HEADERS)" .name) -}}

@@ -182,7 +182,12 @@ async fn check_store(config: &Config) -> Vec<Finding> {
     ];
     if store.local.is_none() && config.settings.console.console {
         // Without it partners are served all the same, so this never fails.
-        let state = Ok(doctor_cors::describe(&store, &config.public_url).await);
+        let state = Ok(doctor_cors::describe(
+            &store,
+            &config.public_url,
+            config.settings.console.gallery_url.as_ref(),
+        )
+        .await);
         findings.push(Finding { component: "bucket's CORS", state });
     }
     findings

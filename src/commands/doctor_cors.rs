@@ -9,8 +9,8 @@ use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::UploadConditions;
 use serde_json::json;
 use ureq::http::header::{
-    ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
 };
 use ureq::http::{HeaderMap, Request};
 use url::Url;
@@ -20,9 +20,12 @@ use uuid::Uuid;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What pages do with a bucket.
 const METHODS: [&str; 2] = ["PUT", "GET"];
+/// The header that uploads have: pages may send it only if the bucket says so.
+const HEADER: &str = "content-type";
 
-/// Asks the bucket as browsers do, with a preflight request for each method; says what came of it.
-pub async fn describe(store: &Store, public_url: &Url) -> String {
+/// Asks the bucket as browsers do, with a preflight request of the console's pages and of the galleries' for each method; says
+/// what came of it.
+pub async fn describe(store: &Store, public_url: &Url, gallery_url: Option<&Url>) -> String {
     let nobody = (OrganizationId(Uuid::nil()), AlbumId(Uuid::nil()), PhotoId(Uuid::nil()));
     let key = ObjectKey::photo(nobody.0, nobody.1, nobody.2, ObjectRole::Original);
     let conditions =
@@ -31,21 +34,44 @@ pub async fn describe(store: &Store, public_url: &Url) -> String {
         Ok(url) => url,
         Err(error) => return format!("not checked: {error}"),
     };
-    let origin = public_url.origin().ascii_serialization();
-    let asked = origin.clone();
-    let answers = tokio::task::spawn_blocking(move || {
-        METHODS.map(|method| ask(&url, &asked, method).map(|headers| permits(&headers, &asked, method)))
-    });
-    match answers.await {
-        Ok([Ok(true), Ok(true)]) => format!("the bucket answers pages of {origin}"),
-        Ok([Err(error), _] | [_, Err(error)]) => format!("not checked: {error}"),
-        Ok(_) => format!(
-            "the bucket does not answer pages of {origin}: the console can neither upload to it nor show its pictures. \
+    let origins = origins(public_url, gallery_url);
+    let asked = origins.clone();
+    let refused = tokio::task::spawn_blocking(move || find_refused(&url, asked));
+    match refused.await {
+        Ok(Ok(refused)) if refused.is_empty() => {
+            format!("the bucket answers pages of {}", origins.join(" and "))
+        }
+        Ok(Ok(refused)) => format!(
+            "the bucket does not answer pages of {}: they can neither upload to it nor show its pictures. \
              Give it this CORS configuration: {}",
-            configuration(&origin)
+            refused.join(" and "),
+            configuration(&origins)
         ),
+        Ok(Err(error)) => format!("not checked: {error}"),
         Err(error) => format!("not checked: {error}"),
     }
+}
+
+/// The origins of all pages: galleries may have a host of their own.
+fn origins(public_url: &Url, gallery_url: Option<&Url>) -> Vec<String> {
+    let urls = [Some(public_url), gallery_url].into_iter().flatten();
+    let mut origins: Vec<String> = urls.map(|url| url.origin().ascii_serialization()).collect();
+    origins.dedup();
+    origins
+}
+
+/// Returns those origins whose pages may not do everything.
+fn find_refused(url: &Url, origins: Vec<String>) -> Result<Vec<String>, ureq::Error> {
+    let mut refused = Vec::new();
+    for origin in origins {
+        for method in METHODS {
+            if !permits(&ask(url, &origin, method)?, &origin, method) {
+                refused.push(origin);
+                break;
+            }
+        }
+    }
+    Ok(refused)
 }
 
 fn ask(url: &Url, origin: &str, method: &str) -> Result<HeaderMap, ureq::Error> {
@@ -59,7 +85,7 @@ fn ask(url: &Url, origin: &str, method: &str) -> Result<HeaderMap, ureq::Error> 
         .uri(url.as_str())
         .header(ORIGIN, origin)
         .header(ACCESS_CONTROL_REQUEST_METHOD, method)
-        .header(ACCESS_CONTROL_REQUEST_HEADERS, "content-type")
+        .header(ACCESS_CONTROL_REQUEST_HEADERS, HEADER)
         .body(())?;
     Ok(agent.run(request)?.headers().clone())
 }
@@ -68,17 +94,21 @@ fn ask(url: &Url, origin: &str, method: &str) -> Result<HeaderMap, ureq::Error> 
 fn permits(answer: &HeaderMap, origin: &str, method: &str) -> bool {
     let text = |name| answer.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let allowed = text(ACCESS_CONTROL_ALLOW_ORIGIN);
-    let mut methods = text(ACCESS_CONTROL_ALLOW_METHODS).split(',').map(str::trim);
+    let lists = |name, wanted: &str| {
+        let mut listed = text(name).split(',').map(str::trim);
+        listed.any(|each| each == "*" || each.eq_ignore_ascii_case(wanted))
+    };
     (allowed == "*" || allowed == origin)
-        && methods.any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(method))
+        && lists(ACCESS_CONTROL_ALLOW_METHODS, method)
+        && lists(ACCESS_CONTROL_ALLOW_HEADERS, HEADER)
 }
 
 /// In the form in which S3 takes it.
-fn configuration(origin: &str) -> String {
+fn configuration(origins: &[String]) -> String {
     let rule = json!({
-        "AllowedOrigins": [origin],
+        "AllowedOrigins": origins,
         "AllowedMethods": METHODS,
-        "AllowedHeaders": ["content-type"],
+        "AllowedHeaders": [HEADER],
         "MaxAgeSeconds": 3600,
     });
     json!({ "CORSRules": [rule] }).to_string()
@@ -94,6 +124,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.parse().unwrap());
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.parse().unwrap());
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type".parse().unwrap());
             headers
         };
         let page = "https://photos.example";
@@ -102,5 +133,20 @@ mod tests {
         assert!(!permits(&answer(page, "GET"), page, "PUT"));
         assert!(!permits(&answer("https://other.example", "PUT"), page, "PUT"));
         assert!(!permits(&HeaderMap::new(), page, "GET"));
+        let mut without_header = answer(page, "PUT");
+        without_header.insert(ACCESS_CONTROL_ALLOW_HEADERS, "x-other".parse().unwrap());
+        assert!(!permits(&without_header, page, "PUT"));
+    }
+
+    #[test]
+    fn galleries_on_a_host_of_their_own_are_in_the_configuration() {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let (console, gallery) = (url("https://photos.example/"), url("https://gallery.example:8443/g"));
+        let both = origins(&console, Some(&gallery));
+        assert_eq!(both, ["https://photos.example", "https://gallery.example:8443"]);
+        assert!(
+            configuration(&both).contains(r#"["https://photos.example","https://gallery.example:8443"]"#)
+        );
+        assert_eq!(origins(&console, Some(&url("https://photos.example/x"))), ["https://photos.example"]);
     }
 }

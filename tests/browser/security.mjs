@@ -30,6 +30,9 @@ export async function securityCases(world) {
   await page.goto(`${world.base}/console`);
   assert.equal((await callFrom(page, "albums/list")).body.total, before);
 
+  await page.goto(`${world.base}/console/albums/%`);
+  await page.getByRole("heading", { name: "Page not found" }).waitFor();
+
   const send = async (path, headers, data = "{}") => {
     const response = await page.request.post(`${world.base}${path}`, { headers, data });
     return response.status();

@@ -115,9 +115,12 @@ async function removeWatermark(page, world) {
 async function importOddList(page, world) {
   const { body: album } = await callFrom(page, "albums/create", { title: "A start list" });
   await page.goto(`${world.base}/console/albums/${album.id}/settings`);
-  const csv = "bib,wave\n101,A\nDNS,A\n101,B\n";
+  const csv = "name,bib,wave\n\"Ada \"\"A\"\"\",101,A\nBo,DNS,A\nCy,101,B\n";
   await page.getByLabel("Choose a CSV file").setInputFiles({ name: "list.csv", mimeType: "text/csv", buffer: Buffer.from(csv) });
+  await page.getByText("These columns stay in your browser: name").waitFor();
+  const sending = page.waitForRequest((request) => request.url().endsWith("/albums/startlist/import"));
   await page.getByRole("button", { name: "Import", exact: true }).click();
+  assert.equal((await sending).postDataJSON().csv, '"bib","wave"\n"101","A"\n"DNS","A"\n"101","B"\n');
   await page.getByText("Line 3: not a bib").waitFor();
   await page.getByText("Line 4: this bib is in the list twice").waitFor();
   await checkAccessibility(page);

@@ -59,7 +59,7 @@ export interface Operations {
   "accounts/update": [{ accountId: string; role?: Role; disabled?: boolean }, Account];
   "sessions/list": [object, { sessions: { id: string; device: string; createdAt: string; lastSeenAt: string; current: boolean }[] }];
   "sessions/end": [{ sessionId: string }, Done];
-  "keys/create": [{ label: string; mode: Mode; scopes: Scope[]; expiresInDays?: number }, Key & { key: string }];
+  "keys/create": [{ label: string; mode: Mode; scopes: Scope[]; expiresInDays?: number; limits?: Partial<Record<"read" | "manage" | "upload" | "search", number>> }, Key & { key: string }];
   "keys/list": [object, { keys: Key[] }];
   "keys/revoke": [{ keyId: string }, Done];
   "pipeline/get": [object, Pipeline];

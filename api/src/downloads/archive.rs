@@ -1,5 +1,5 @@
 //! Plans and writes ZIP files of photos. Photos are stored as they are: compressing JPEG files gains nothing. The length is
-//! known before the first byte is sent: the same writer writes the file with zeros in place of photos, and counts.
+//! computed before the first byte is sent: of a file of this form it depends on names and sizes alone.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -61,11 +61,8 @@ pub(crate) async fn plan(ctx: &Context, download: &Download) -> Result<Archive, 
     let missing = download.photos.len() - entries.len();
     let note = (missing > 0)
         .then(|| format!("{missing} of {} photos are not there any more.\n", download.photos.len()));
-    let measured = tokio::task::spawn_blocking(move || {
-        let bytes = measure(&entries, note.as_deref())?;
-        Ok::<_, zip::result::ZipError>(Archive { entries, note, bytes })
-    });
-    measured.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+    let bytes = measure(&entries, note.as_deref());
+    Ok(Archive { entries, note, bytes })
 }
 
 /// As ZIP files have it: from 1980 on, without a time zone.
@@ -108,14 +105,30 @@ pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io
     received
 }
 
-/// Returns the length of the archive.
-fn measure(entries: &[Entry], note: Option<&str>) -> ZipResult<u64> {
-    let mut counter = Counter(0);
-    // One buffer of zeros as large as the largest photo.
-    let largest = entries.iter().map(|entry| entry.bytes).max().unwrap_or(0);
-    let zeros = Bytes::from(vec![0; usize::try_from(largest).unwrap_or(usize::MAX)]);
-    write(entries, note, &mut counter, |entry| Ok(zeros.slice(..entry.bytes as usize)))?;
-    Ok(counter.0)
+/// From here on a length or a place does not fit into 32 bits: ZIP64 has it elsewhere.
+const ZIP64_FROM: u64 = u32::MAX as u64;
+
+/// Returns the length of the archive that [`write`] writes (APPNOTE 4.3): each file has a header, its bytes and a descriptor, and
+/// an entry in the directory at the end.
+fn measure(entries: &[Entry], note: Option<&str>) -> u64 {
+    const LOCAL_HEADER: u64 = 30;
+    const DIRECTORY_ENTRY: u64 = 46;
+    const DIRECTORY_END: u64 = 22;
+    const ZIP64_DIRECTORY_END: u64 = 56 + 20;
+    let photos = entries.iter().map(|entry| (entry.name.len() as u64, entry.bytes));
+    let files = photos.chain(note.map(|note| (NOTE.len() as u64, note.len() as u64)));
+    let (mut start, mut directory, mut count) = (0_u64, 0_u64, 0_usize);
+    for (name, bytes) in files {
+        let is_large = bytes >= ZIP64_FROM;
+        let fields = if is_large { 16 } else { 0 } + if start >= ZIP64_FROM { 8 } else { 0 };
+        let extra = if fields > 0 { 4 + fields } else { 0 };
+        directory += DIRECTORY_ENTRY + name + extra;
+        let (local_extra, descriptor) = if is_large { (20, 24) } else { (0, 16) };
+        start += LOCAL_HEADER + name + local_extra + bytes + descriptor;
+        count += 1;
+    }
+    let is_zip64 = count > usize::from(u16::MAX) || directory.max(start) > ZIP64_FROM;
+    start + directory + DIRECTORY_END + if is_zip64 { ZIP64_DIRECTORY_END } else { 0 }
 }
 
 fn write(
@@ -141,20 +154,6 @@ fn write(
     Ok(())
 }
 
-/// Counts bytes.
-struct Counter(u64);
-
-impl Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Sends what is written in pieces, and waits for the client.
 struct PieceWriter {
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -177,5 +176,65 @@ impl Write for PieceWriter {
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         self.pieces.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+    use photofinish_store::model::object_key::ObjectRole;
+
+    use super::*;
+
+    /// Counts bytes.
+    struct Counter(u64);
+
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn entries(sizes: &[u64]) -> Vec<Entry> {
+        let key = ObjectKey::photo(
+            OrganizationId::generate(),
+            AlbumId::generate(),
+            PhotoId::generate(),
+            ObjectRole::Original,
+        );
+        let name = |at: usize| format!("Läufer {}.jpg", "x".repeat(at % 40));
+        let entry = |(at, bytes): (usize, &u64)| Entry {
+            key: key.clone(),
+            name: format!("{at}{}", name(at)),
+            bytes: *bytes,
+            modified: DateTime::default(),
+        };
+        sizes.iter().enumerate().map(entry).collect()
+    }
+
+    #[test]
+    fn the_computed_length_is_that_of_what_is_written() {
+        let largest = 1 << 30;
+        let zeros = Bytes::from(vec![0; largest as usize]);
+        let many = vec![1; 70_000];
+        for (sizes, note) in [
+            (&[][..], None),
+            (&[0, 1, 4_000_000][..], None),
+            (&[17][..], Some("1 of 2 photos are not there any more.\n")),
+            // More files than 16 bits count.
+            (&many[..], None),
+            // Photos that begin where 32 bits do not reach.
+            (&[largest, largest, largest, largest, 5, 6][..], Some("note")),
+        ] {
+            let entries = entries(sizes);
+            let mut counter = Counter(0);
+            write(&entries, note, &mut counter, |entry| Ok(zeros.slice(..entry.bytes as usize))).unwrap();
+            assert_eq!(measure(&entries, note), counter.0, "{} files", sizes.len());
+        }
     }
 }

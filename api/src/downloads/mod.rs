@@ -3,7 +3,8 @@
 mod archive;
 mod names;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -15,7 +16,6 @@ use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{Photo, PhotoState};
 use photofinish_store::traits::Blobs;
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::archive::{plan, send};
 pub(crate) use self::names::archive_name;
@@ -35,23 +35,55 @@ const CONCURRENT_HEADS: usize = 32;
 
 /// Files that a process sends at once: each has some photos in memory.
 const MAX_DOWNLOADS: usize = 4;
+/// How many of them the clients of one network may have: somebody who reads slowly keeps nobody else from downloading.
+const MAX_OF_NETWORK: usize = 2;
 /// When one may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The places of downloads in progress. Cheap to clone; clones share them.
-#[derive(Clone, Debug)]
-pub struct DownloadPlaces(Arc<Semaphore>);
+#[derive(Clone, Debug, Default)]
+pub struct DownloadPlaces(Arc<Mutex<TakenPlaces>>);
 
-impl Default for DownloadPlaces {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_DOWNLOADS)))
-    }
+/// How many places are taken, by the digest of the client's network.
+type TakenPlaces = HashMap<[u8; 32], usize>;
+
+/// A place; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct DownloadPlace {
+    places: DownloadPlaces,
+    network: [u8; 32],
 }
 
 impl DownloadPlaces {
-    pub(crate) fn take(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let busy = |_| ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER));
-        Arc::clone(&self.0).try_acquire_owned().map_err(busy)
+    /// Takes a place for a client of a network.
+    ///
+    /// # Errors
+    /// 503 when all are taken, or as many as one network may have.
+    pub(crate) fn take(&self, network: [u8; 32]) -> Result<DownloadPlace, ApiError> {
+        let mut taken = self.taken();
+        let all: usize = taken.values().sum();
+        let of_network = taken.entry(network).or_default();
+        if all >= MAX_DOWNLOADS || *of_network >= MAX_OF_NETWORK {
+            taken.retain(|_, places| *places > 0);
+            return Err(ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER)));
+        }
+        *of_network += 1;
+        drop(taken);
+        Ok(DownloadPlace { places: self.clone(), network })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for DownloadPlace {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        if let Some(places) = taken.get_mut(&self.network) {
+            *places -= 1;
+        }
+        taken.retain(|_, places| *places > 0);
     }
 }
 
@@ -90,4 +122,22 @@ pub(crate) async fn load_sizes(
 /// Returns the photos of a download that are still there.
 pub(crate) async fn select_photos(ctx: &Context, download: &Download) -> Result<Vec<Photo>, ApiError> {
     select_files(ctx, download.album, &download.photos, download.file).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_network_does_not_take_all_places() {
+        let places = DownloadPlaces::default();
+        let (first, second) = (places.take([1; 32]).unwrap(), places.take([1; 32]).unwrap());
+        assert!(places.take([1; 32]).is_err());
+        let others = [places.take([2; 32]).unwrap(), places.take([3; 32]).unwrap()];
+        assert!(places.take([4; 32]).is_err(), "all are taken");
+        drop(first);
+        let again = places.take([1; 32]).unwrap();
+        drop((second, others, again));
+        assert!(places.taken().is_empty());
+    }
 }

@@ -31,7 +31,8 @@ pub(crate) async fn create(
 ) -> Result<DownloadTicket, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let photos = select_photos(&ctx, &album, input.selection, caller.origin()).await?;
-    permit(&ctx, &album, photos, input.file).await
+    let permitted = Permitted { file: input.file, base: &ctx.settings.console.public_url };
+    permit(&ctx, &album, photos, permitted).await
 }
 
 /// Returns the photos of a selection, best first. Searching costs what it costs elsewhere.
@@ -73,6 +74,12 @@ fn best_photos<H: RankedHit>(mut hits: Vec<H>) -> Vec<PhotoId> {
     hits.into_iter().take(MAX_PHOTOS).map(|hit| hit.position().photo).collect()
 }
 
+/// Which files may be downloaded, and under which URL: that by which whoever asks reaches the service.
+pub(crate) struct Permitted<'a> {
+    pub(crate) file: DownloadFile,
+    pub(crate) base: &'a Url,
+}
+
 /// Permits the download of those photos that have the file.
 ///
 /// # Errors
@@ -81,7 +88,7 @@ pub(crate) async fn permit(
     ctx: &Context,
     album: &Album,
     photos: Vec<PhotoId>,
-    file: DownloadFile,
+    Permitted { file, base }: Permitted<'_>,
 ) -> Result<DownloadTicket, ApiError> {
     if file == DownloadFile::Marked && album.watermark_version == 0 {
         // What photos still have is of a watermark that was removed.
@@ -103,11 +110,6 @@ pub(crate) async fn permit(
     ctx.store.downloads.create(download).await?;
     // Now that it is there. Nobody learns the address of one that is declined.
     credits::charge_download(ctx, &album.tenant, album.id).await?;
-    let url = format!("{}{DOWNLOADS_PREFIX}{ticket}", base_url(ctx).as_str().trim_end_matches('/'));
+    let url = format!("{}{DOWNLOADS_PREFIX}{ticket}", base.as_str().trim_end_matches('/'));
     Ok(DownloadTicket { url, expires_at: expiry_after(TICKET_TTL), files, bytes: sizes.iter().sum() })
-}
-
-/// Partners and visitors reach the service under one URL; that of the console may be another one.
-fn base_url(ctx: &Context) -> &Url {
-    &ctx.settings.console.public_url
 }

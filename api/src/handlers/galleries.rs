@@ -37,7 +37,7 @@ fn make_link() -> GalleryLink {
 
 fn describe(ctx: &Context, stored: StoredGallery) -> Gallery {
     let settings = &ctx.settings.console;
-    let base = settings.gallery_url.as_ref().unwrap_or(&settings.public_url);
+    let base = settings.gallery_base();
     let page_below = |base: &Url| format!("{}/g/{}", base.as_str().trim_end_matches('/'), stored.link);
     // Under the console's own host, whose pages show it.
     let qr_code = format!("{}{QR_CODE_SUFFIX}", page_below(&settings.public_url));

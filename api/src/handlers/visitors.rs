@@ -17,6 +17,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use warp::http::header::HeaderValue;
 
+use super::downloads::Permitted;
 use super::galleries::link_digest;
 use super::{downloads, erasures, parse_id, search};
 use crate::auth::{AlbumManager, Caller, ScopedCaller, Searcher};
@@ -26,7 +27,7 @@ use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::search::is_continued;
 use crate::session::find_cookie;
-use crate::urls::presign_public_pictures;
+use crate::urls::{VISITOR_TTL, presign_public_pictures};
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
@@ -52,8 +53,6 @@ const NETWORK_FACTOR: u32 = 10;
 const PAGE: u32 = 60;
 /// The confidence from which a face is surely the selfie's: what a visitor erases is nobody else's.
 const SURE: f64 = 90.0;
-/// How long the URL of a download is valid.
-const DOWNLOAD_TTL: Duration = Duration::from_mins(10);
 
 /// Returns the gallery of a request.
 ///
@@ -305,7 +304,7 @@ pub(crate) async fn download(
         return Err(ApiError::not_found());
     }
     let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, file.role());
-    let url = ctx.store.blobs.download_url(&key, DOWNLOAD_TTL).await?.into();
+    let url = ctx.store.blobs.download_url(&key, VISITOR_TTL).await?.into();
     Ok(PublicDownload { url, filename: photo.filename }.into())
 }
 
@@ -338,7 +337,8 @@ pub(crate) async fn create_download(
         Some(Selection::Photos(_)) | None => {}
     }
     let photos = downloads::select_photos(&ctx, &open.album, input.selection, RequestOrigin::Gallery).await?;
-    let ticket = downloads::permit(&ctx, &open.album, photos, file).await?;
+    let permitted = Permitted { file, base: ctx.settings.console.gallery_base() };
+    let ticket = downloads::permit(&ctx, &open.album, photos, permitted).await?;
     Ok(answer(ticket, counted))
 }
 
@@ -349,17 +349,16 @@ pub(crate) async fn report(
 ) -> Result<Answer<Acknowledgement>, ApiError> {
     let open = open(&ctx, &visitor).await?;
     let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
-    let counted = identify(&ctx, &visitor);
     let report = NewReport {
         album: open.album.id,
         photo: photo.id,
         kind: input.kind,
-        // Not the cookie, of which anybody has as many as they like.
-        visitor: counted.digests.network,
+        // Not the cookie, of which anybody has as many as they like, and which only searches need.
+        visitor: network_digest(&ctx.visitor_secret, visitor.address, OffsetDateTime::now_utc()),
         note: input.note,
     };
     ctx.store.galleries.report(report).await?;
-    Ok(answer(Acknowledgement::new("Reported"), counted))
+    Ok(Acknowledgement::new("Reported").into())
 }
 
 /// Erases the faces that are surely the selfie's: first says how many, then does it.

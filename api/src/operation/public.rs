@@ -48,7 +48,8 @@ impl Operation {
     }
 }
 
-/// Spends the limit of a network: there is no key that has one. Each process counts for itself.
+/// Spends the limit of a network: there is no key that has one. Processes that share a database share it, as
+/// those of keys.
 ///
 /// # Errors
 /// 429 above the limit.
@@ -60,7 +61,7 @@ async fn spend_public_rate(
     let network = network_digest(&ctx.visitor_secret, request.address, OffsetDateTime::now_utc());
     let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
     let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units: 1 };
-    let decision = ctx.rate_limiter.spend(None, &claim).await?;
+    let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
     request.rate = Some(decision.status);
     if decision.is_admitted { Ok(()) } else { Err(ApiError::rate_limited(decision.status.wait())) }
 }

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use time::OffsetDateTime;
 use warp::Reply;
 use warp::http::Method;
 use warp::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use warp::reply::Response;
 
+use crate::client_address::{client_address, network_digest};
 use crate::context::Context;
 use crate::downloads::{archive_name, plan, send, ticket_digest};
 use crate::errors::ApiError;
@@ -19,8 +21,11 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// Responds to a request for a ticket.
 pub(crate) async fn handle(ctx: &Context, ticket: &str, mut request: ApiRequest) -> Response {
+    let proxies = ctx.settings.console.proxies;
+    let address = client_address(request.address, &request.headers, proxies);
+    let network = network_digest(&ctx.visitor_secret, address, OffsetDateTime::now_utc());
     let sent = match request.method {
-        Method::GET | Method::HEAD => respond(ctx, ticket, &request.method).await,
+        Method::GET | Method::HEAD => respond(ctx, ticket, &request.method, network).await,
         Method::OPTIONS => return reply::options_response(ALLOW),
         _ => Err(ApiError::method_not_allowed(ALLOW)),
     };
@@ -30,10 +35,15 @@ pub(crate) async fn handle(ctx: &Context, ticket: &str, mut request: ApiRequest)
     }
 }
 
-async fn respond(ctx: &Context, ticket: &str, method: &Method) -> Result<Response, ApiError> {
+async fn respond(
+    ctx: &Context,
+    ticket: &str,
+    method: &Method,
+    network: [u8; 32],
+) -> Result<Response, ApiError> {
     let download = ctx.store.downloads.find(&ticket_digest(ticket)).await?;
     let download = download.ok_or_else(ApiError::not_found)?;
-    let place = ctx.download_places.take()?;
+    let place = ctx.download_places.take(network)?;
     let archive = plan(ctx, &download).await?;
     let bytes = archive.bytes;
     let mut response = if method == Method::HEAD {

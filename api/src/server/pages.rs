@@ -135,7 +135,7 @@ impl Site {
 
     /// Draws the address, whether or not there is such a gallery: who asks has the link.
     fn qr_code_response(&self, link: &str) -> Response {
-        let base = self.settings.gallery_url.as_ref().unwrap_or(&self.settings.public_url);
+        let base = self.settings.gallery_base();
         let address = format!("{}{GALLERY_PREFIX}{link}", base.as_str().trim_end_matches('/'));
         match QRBuilder::new(address).ecl(ECL::M).build() {
             Ok(code) => {

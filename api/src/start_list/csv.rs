@@ -160,6 +160,20 @@ mod tests {
         parse(csv, &Columns::default()).unwrap().into_iter().map(|row| (row.line, row.bib)).collect()
     }
 
+    /// The console sends only the columns that are read here: it must guess them alike.
+    #[test]
+    fn the_console_guesses_columns_as_the_service_does() {
+        let source = include_str!("../../console/web/pages/settings/csv.ts");
+        let guesses = source.split_once("const GUESSES").unwrap().1.split_once("};").unwrap().0;
+        let found: Vec<&str> = guesses.split(|c: char| !c.is_ascii_lowercase()).collect();
+        let all = [&BIB_NAMES[..], &WAVE_NAMES, &TEAM_NAMES, &START_NAMES].concat();
+        for name in &all {
+            assert!(found.contains(name), "{name}");
+        }
+        let texts = guesses.split('"').skip(1).step_by(2).flat_map(str::split_whitespace);
+        assert_eq!(texts.count(), all.len());
+    }
+
     #[test]
     fn files_of_every_dialect_are_read() {
         let expected = [(2, "12".to_owned()), (3, "13".to_owned())];

@@ -1,5 +1,8 @@
 //! The console: signing in, what accounts may do, and requests that other sites make a browser send.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use photofinish_api::token::Token;
 use photofinish_store::model::account::{LinkPurpose, NewAccount, NewLink, Role};
 use photofinish_store::model::cost::Spent;
@@ -247,11 +250,12 @@ fn the_dearest_photos_of_an_album_are_shown() {
 fn keys_made_in_the_console_work_until_they_are_revoked() {
     let service = TestService::start();
     let owner = signed_in(&service, "anna@race.example", Role::Owner);
-    let create = json!({ "label": "gate 3", "mode": "test", "scopes": ["search:read"], "expiresInDays": 1 });
+    let create = json!({ "label": "gate 3", "mode": "test", "scopes": ["search:read"], "expiresInDays": 1, "limits": { "read": 7 } });
     let created = owner.call("keys/create", create).ok();
     let mut partner = stranger(&service);
     partner.key = Some(created["key"].as_str().unwrap().to_owned());
-    partner.call("/albums/list", &json!({})).ok();
+    let listed = partner.call("/albums/list", &json!({}));
+    assert_eq!((listed.status, listed.header("ratelimit-limit")), (200, "7"), "a limit of its own");
     let listed = owner.call("keys/list", json!({})).ok();
     let found = listed["keys"].as_array().unwrap().iter().find(|key| key["id"] == created["id"]).unwrap();
     assert_eq!((&found["label"], found.get("key")), (&json!("gate 3"), None));
@@ -311,6 +315,27 @@ fn an_owner_manages_accounts_and_a_changed_password_ends_other_sessions() {
 }
 
 #[test]
+fn an_owner_gets_into_no_account_of_an_operator() {
+    let service = TestService::start();
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let mut operator = Browser::new(&service);
+    let token = invite(&service, "olga@race.example", Role::Owner, true);
+    let joined = operator.call("invitation/accept", json!({ "token": token.reveal(), "password": PASSWORD }));
+    operator.keep(&joined);
+    let olga = joined.ok()["account"]["id"].clone();
+    for (operation, body) in [
+        ("accounts/reset", json!({ "accountId": olga })),
+        ("accounts/update", json!({ "accountId": olga, "disabled": true })),
+        ("accounts/update", json!({ "accountId": olga, "role": "viewer" })),
+    ] {
+        let refused = owner.call(operation, body).defined_error(403, "FORBIDDEN");
+        assert_eq!(refused["data"]["code"], "INSUFFICIENT_ROLE", "{operation}");
+    }
+    operator.call("operator/get", json!({})).ok();
+    operator.call("accounts/reset", json!({ "accountId": olga })).ok();
+}
+
+#[test]
 fn guessing_is_slowed_down_and_does_not_tell_which_addresses_have_an_account() {
     let service = TestService::start();
     let _owner = signed_in(&service, "anna@race.example", Role::Owner);
@@ -361,5 +386,47 @@ fn an_account_sees_the_usage_of_either_mode() {
     for mode in ["live", "test"] {
         let usage = json!({ "from": "2026-10-01", "to": "2026-10-31", "mode": mode });
         assert_eq!(browser.call("usage/get", usage).ok()["mode"], mode);
+    }
+}
+
+/// Codes that no page shows: those of partners with keys, and those that pages handle or prevent.
+const WITHOUT_WORDS: [&str; 9] = [
+    "CONFIRM_REQUIRED",
+    "CROSS_SITE",
+    "INSUFFICIENT_SCOPE",
+    "MODE_OF_ANOTHER_ENVIRONMENT",
+    "OLD_PROCESSES",
+    "PHOTO_TOO_LARGE",
+    "SELFIE_USED",
+    "TEST_KEYS_ONLY",
+    "URL_EXPIRED",
+];
+
+/// The codes that handlers give, as their source has them.
+fn find_codes(folder: &Path, codes: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find_codes(&path, codes);
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).unwrap();
+        let given = source.split("with_code(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        codes.extend(given.map(str::to_owned));
+    }
+}
+
+#[test]
+fn codes_of_refusals_have_words_in_every_language() {
+    let api = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut codes = BTreeSet::new();
+    find_codes(&api.join("src"), &mut codes);
+    assert!(codes.contains("NO_SECRET_KEY") && codes.contains("DOWNLOADS_DISABLED"));
+    for language in ["en", "de", "fr", "it", "es"] {
+        let read = |path: String| std::fs::read_to_string(api.join("console/web/words").join(path)).unwrap();
+        let words = read(format!("{language}.json")) + &read(format!("gallery/{language}.json"));
+        for code in codes.iter().filter(|code| !WITHOUT_WORDS.contains(&code.as_str())) {
+            assert!(words.contains(&format!("\"ui.failure.{code}\"")), "{code} in {language}");
+        }
     }
 }

@@ -1,9 +1,16 @@
 //! Galleries: what visitors may do is what the organizer permits, and nothing beside it.
 
-use photofinish_store::model::key::Scope;
-use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 
-use crate::support::guest::Guest;
+use async_trait::async_trait;
+use photofinish_store::StoreError;
+use photofinish_store::model::key::Scope;
+use photofinish_store::model::rate::RateShare;
+use photofinish_store::traits::RateWindows;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::support::guest::{Guest, PUBLIC_URL};
 use crate::support::{Partner, TestService, bib, face};
 
 /// An album with two photos of bib 1207, and its open gallery.
@@ -82,10 +89,16 @@ fn visitors_do_what_is_permitted_and_see_no_confidences() {
     let photo = &found["photos"][0];
     assert_eq!((&photo["why"], photo.get("confidence")), (&json!("bib"), None));
     assert!(["sure", "likely", "maybe"].contains(&photo["certainty"].as_str().unwrap()));
+    for picture in ["url", "thumbnailUrl"] {
+        assert!(seconds_left(&photo[picture]) <= 600, "{picture}");
+    }
     let one = json!({ "photoId": photo["id"] });
     assert!(guest.call("download", one.clone()).ok()["url"].as_str().unwrap().contains("preview"));
+    let mut newcomer = Guest::at(&service, &url);
     for _ in 0..2 {
-        guest.call("report", json!({ "photoId": photo["id"], "kind": "not_me" })).ok();
+        let reported = newcomer.call("report", json!({ "photoId": photo["id"], "kind": "not_me" }));
+        assert_eq!(reported.header("set-cookie"), "", "only searches are counted by a cookie");
+        reported.ok();
     }
     let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
     assert_eq!(reports["reports"].as_array().unwrap().len(), 1);
@@ -245,6 +258,10 @@ fn a_host_for_galleries_has_no_console() {
     let partner = service.partner();
     let (_, url) = open_gallery(&service, &partner, json!({}));
     assert!(url.as_str().unwrap().starts_with("https://gallery.example/g/"));
+    let path = url.as_str().unwrap().strip_prefix("https://gallery.example").unwrap();
+    let local = json!(format!("{PUBLIC_URL}{path}"));
+    let ticket = Guest::at(&service, &local).call("download/create", json!({ "text": "1207" })).ok();
+    assert!(ticket["url"].as_str().unwrap().starts_with("https://gallery.example/downloads/"), "{ticket}");
     let there = [
         ("host", "gallery.example"),
         ("content-type", "application/json"),
@@ -255,4 +272,34 @@ fn a_host_for_galleries_has_no_console() {
     }
     assert_eq!(partner.send("GET /g/anything", &there, "").status, 200);
     assert_eq!(partner.send("GET /console", &[], "").status, 200);
+}
+
+/// For how long a URL of the storage is valid.
+fn seconds_left(url: &Value) -> i64 {
+    let (_, query) = url.as_str().unwrap().split_once("expires=").unwrap();
+    let digits: String = query.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<i64>().unwrap() - OffsetDateTime::now_utc().unix_timestamp()
+}
+
+/// The windows of a database in which other processes have taken all.
+#[derive(Default)]
+struct TakenElsewhere(Mutex<Vec<RateShare>>);
+
+#[async_trait]
+impl RateWindows for TakenElsewhere {
+    async fn take(&self, share: RateShare) -> Result<Option<u32>, StoreError> {
+        self.0.lock().unwrap().push(share);
+        Ok(None)
+    }
+}
+
+#[test]
+fn processes_share_the_limit_of_visitors() {
+    let windows = Arc::new(TakenElsewhere::default());
+    let service = TestService::start_as(|setup| setup.rate_windows = Some(windows.clone()));
+    let missing = json!(format!("{PUBLIC_URL}/g/0000000000000000000000"));
+    let refused = Guest::at(&service, &missing).call("get", json!({}));
+    refused.defined_error(429, "TOO_MANY_REQUESTS");
+    let asked = windows.0.lock().unwrap();
+    assert!(!asked.is_empty() && asked.iter().all(|share| share.limit == 600));
 }

@@ -52,6 +52,7 @@ const REFUSALS: [Refusal; 22] = [
         "is 80 but a stop may take 90 seconds",
     ),
     (CPU, &["ingress.hosts=null"], "ingress.hosts is empty"),
+    (CPU, &["settings.PROXIES=0"], "settings.PROXIES is not at least 1"),
 ];
 
 fn settings(values: &[&'static str]) -> Vec<&'static str> {

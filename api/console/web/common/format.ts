@@ -52,6 +52,11 @@ export function formatTime(time: string): string {
   return new Intl.DateTimeFormat(language.value, { dateStyle: "medium", timeStyle: "short" }).format(new Date(time));
 }
 
+/** A time of day. */
+export function formatTimeOfDay(time: string): string {
+  return new Intl.DateTimeFormat(language.value, { timeStyle: "short" }).format(new Date(time));
+}
+
 /** A day. Days without a time of day are not moved by the time zone. */
 export function formatDay(day: string): string {
   const isDay = day.length === 10;

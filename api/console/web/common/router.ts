@@ -82,7 +82,7 @@ export function match(pattern: string, path: string): Record<string, string> | n
   return values;
 }
 
-/** What a part of a path says, or null where its escapes are none. */
+/** A part of an address; null where it was typed or cut so that it is none. */
 function decode(part: string): string | null {
   try {
     return decodeURIComponent(part);

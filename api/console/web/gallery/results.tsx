@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import { formatTime } from "../common/format";
+import { formatTime, formatTimeOfDay } from "../common/format";
 import { useAction } from "../common/load";
 import { Button } from "../common/ui/button";
 import { VirtualGrid } from "../common/ui/grid";
@@ -16,6 +16,9 @@ import { t, tCount } from "./text";
 
 /** Two photos beside each other on a phone: runners look at each, and have few. */
 const NARROW_ROW = 175;
+
+/** After so long addresses of pictures are near their end, which is after ten minutes, milliseconds. */
+const OLD = 9 * 60_000;
 
 interface Found {
   photos: Photo[];
@@ -36,9 +39,12 @@ function useFound(source: Source) {
   const found = useSignal<Found | undefined>(undefined);
   const failure = useSignal<ApiFailure | undefined>(undefined);
   const isLoading = useSignal(false);
+  /** When the oldest addresses came. */
+  const since = useRef(Date.now());
   const loadMore = async (cursor: string | null) => {
     if (isLoading.value) return;
     isLoading.value = true;
+    if (cursor === null) since.current = Date.now();
     try {
       const page = await loadPhotos(source, cursor);
       const before = cursor === null ? [] : (found.value?.photos ?? []);
@@ -49,12 +55,35 @@ function useFound(source: Source) {
     }
     isLoading.value = false;
   };
-  return { found, failure, loadMore };
+  /** A picture did not come: where its address is old, all that are shown get others. Their order stays. */
+  const renew = async () => {
+    const shown = found.value?.photos ?? [];
+    if (isLoading.value || Date.now() - since.current < OLD) return;
+    isLoading.value = true;
+    // Also where it fails: each picture that does not come would ask again.
+    since.current = Date.now();
+    try {
+      const fresh = new Map<string, Photo>();
+      let cursor: string | null = null;
+      do {
+        const page: Found = await loadPhotos(source, cursor);
+        for (const photo of page.photos) fresh.set(photo.id, photo);
+        cursor = page.nextCursor;
+      } while (cursor !== null && fresh.size < shown.length);
+      const photos = shown.map((photo) => fresh.get(photo.id) ?? photo);
+      if (found.value) found.value = { ...found.value, photos };
+      failure.value = undefined;
+    } catch (error) {
+      failure.value = error as ApiFailure;
+    }
+    isLoading.value = false;
+  };
+  return { found, failure, loadMore, renew: () => void renew() };
 }
 
 /** The photos of a source. */
 export function Results({ gallery, source }: { gallery: Gallery; source: Source }) {
-  const { found, failure, loadMore } = useFound(source);
+  const { found, failure, loadMore, renew } = useFound(source);
   const shown = useSignal<number | null>(null);
   useEffect(() => void loadMore(null), []);
   const hide = (photo: Photo) => {
@@ -83,7 +112,7 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
         narrowRow={NARROW_ROW}
         aspect={(photo) => Math.min(3, Math.max(0.4, photo.width / photo.height))}
         itemKey={(photo) => photo.id}
-        render={(photo, index) => <Tile photo={photo} onOpen={() => (shown.value = index)} />}
+        render={(photo, index) => <Tile photo={photo} onOpen={() => (shown.value = index)} onMissing={renew} />}
         onEnd={() => nextCursor && void loadMore(nextCursor)}
       />
       <Failed failure={failure.value} />
@@ -96,18 +125,21 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
           onMove={(step) => (shown.value = Math.min(photos.length - 1, Math.max(0, (shown.value ?? 0) + step)))}
           onClose={() => (shown.value = null)}
           onHide={hide}
+          onMissing={renew}
         />
       )}
     </section>
   );
 }
 
-function Tile({ photo, onOpen }: { photo: Photo; onOpen: () => void }) {
-  const reason = reasonWords(photo);
+function Tile({ photo, onOpen, onMissing }: { photo: Photo; onOpen: () => void; onMissing: () => void }) {
+  const wave = photo.wave && t("photo.wave", { wave: photo.wave });
+  const time = photo.why && photo.takenAt && formatTimeOfDay(photo.takenAt);
+  const words = [reasonWords(photo), wave, time].filter(Boolean).join(" · ");
   return (
-    <button type="button" class="tile" onClick={onOpen} aria-label={reason || t("photo.open")}>
-      <img src={photo.thumbnailUrl} alt="" loading="lazy" decoding="async" />
-      {photo.why && <span class="tile-reason">{reason}</span>}
+    <button type="button" class="tile" onClick={onOpen} aria-label={words || t("photo.open")}>
+      <img src={photo.thumbnailUrl} alt="" loading="lazy" decoding="async" onError={onMissing} />
+      {photo.why && <span class="tile-reason">{words}</span>}
     </button>
   );
 }
@@ -120,6 +152,8 @@ interface LargeProps {
   onMove: (step: number) => void;
   onClose: () => void;
   onHide: (photo: Photo) => void;
+  /** The picture did not come. */
+  onMissing: () => void;
 }
 
 /** A finger that moves sideways so far goes to another photo, CSS pixels. */
@@ -144,7 +178,7 @@ function useSwipe(onSwipe: (step: number) => void) {
 }
 
 /** One photo in a dialog that fills the screen; arrow keys go on. */
-function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }: LargeProps) {
+function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide, onMissing }: LargeProps) {
   const save = useAction(() => savePhoto(photo));
   const report = useAction(async (kind: "not_me" | "report") => {
     await call("report", { photoId: photo.id, kind });
@@ -164,7 +198,7 @@ function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide }
   return (
     <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key} {...swipe}>
       <figure>
-        <img src={photo.url} alt={reasonWords(photo)} width={photo.width} height={photo.height} />
+        <img src={photo.url} alt={reasonWords(photo)} width={photo.width} height={photo.height} onError={onMissing} />
         <figcaption class="row row-apart">
           <span>
             {reasonWords(photo)}

@@ -18,6 +18,7 @@ import { Empty, Loaded } from "../common/ui/states";
 import { may } from "../session";
 import { Page } from "../shell";
 import { t, tCount } from "../text";
+import { loadParts, pickEnd } from "./all-of-list";
 
 /** Albums at first, and by each press of the button for more. */
 const PAGE = 24;
@@ -35,7 +36,8 @@ export function AlbumsPage() {
     async (signal) => {
       // Letters that follow soon make one search.
       const query = title ? { title } : {};
-      return call("albums/list", { ...query, limit: Math.min(pages.value * PAGE, 200) }, signal);
+      const parts = await loadParts(pages.value * PAGE, (page) => call("albums/list", { ...query, ...page }, signal));
+      return { albums: parts.flatMap((part) => part.albums), ...pickEnd(parts) };
     },
     [title, pages.value],
   );
@@ -63,7 +65,7 @@ export function AlbumsPage() {
                   <AlbumCard key={album.id} album={album} />
                 ))}
               </ul>
-              {page.nextCursor && pages.value * PAGE < 200 && (
+              {page.nextCursor && (
                 <div class="row">
                   <Button busy={albums.isLoading.value} onClick={() => (pages.value += 1)}>
                     {t("ui.more")}

@@ -16,16 +16,26 @@ import { Table } from "../common/ui/table";
 import { may } from "../session";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { loadParts, pickEnd } from "./all-of-list";
 import { saveFile } from "./download";
 import { RemoveRunner } from "./remove-runner";
 
+/** Erasures at first, and by each press of the button for more. */
+const PAGE = 200;
 /** How soon a running erasure is looked at again. It takes some seconds. */
 const LOOK_AGAIN_MS = 3000;
 
 /** The page of an album's erasures. */
 export function ErasuresPage({ album }: AlbumProps) {
   const albumId = album.id;
-  const erasures = useLoad((signal) => call("erasures/list", { albumId, limit: 200 }, signal), [albumId]);
+  const pages = useSignal(1);
+  const erasures = useLoad(
+    async (signal) => {
+      const parts = await loadParts(pages.value * PAGE, (page) => call("erasures/list", { albumId, ...page }, signal));
+      return { erasures: parts.flatMap((part) => part.erasures), ...pickEnd(parts) };
+    },
+    [albumId, pages.value],
+  );
   const isRemoving = useSignal(false);
   const shown = useSignal<string | null>(null);
   const list = erasures.value.value?.erasures;
@@ -49,7 +59,16 @@ export function ErasuresPage({ album }: AlbumProps) {
           page.erasures.length === 0 ? (
             <Empty title={t("erasures.none")} />
           ) : (
-            <ErasureTable erasures={page.erasures} onShow={(receiptId) => (shown.value = receiptId)} />
+            <>
+              <ErasureTable erasures={page.erasures} onShow={(receiptId) => (shown.value = receiptId)} />
+              {page.nextCursor && (
+                <div class="row">
+                  <Button busy={erasures.isLoading.value} onClick={() => (pages.value += 1)}>
+                    {t("ui.more")}
+                  </Button>
+                </div>
+              )}
+            </>
           )
         }
       </Loaded>

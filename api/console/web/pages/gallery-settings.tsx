@@ -118,8 +118,6 @@ export function GalleryPage({ album }: AlbumProps) {
   );
 }
 
-type Settings = ReturnType<typeof pickSettings>;
-
 /** The settings that the form changes. */
 function pickSettings(gallery: Gallery) {
   const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor } = gallery;
@@ -129,16 +127,15 @@ function pickSettings(gallery: Gallery) {
 }
 
 function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery: Gallery) => void }) {
-  const kept = useSignal(pickSettings(gallery));
-  const form = useSignal(kept.value);
+  const form = useSignal(pickSettings(gallery));
   const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
   const save = useAction(async () => {
-    // What was not changed is left to the service: a gallery that is opened without a date ends after 90 days.
-    const entries = Object.entries(form.value).filter(([name, value]) => value !== kept.value[name as keyof Settings]);
-    const changed = Object.fromEntries(entries) as Partial<Settings>;
-    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...changed });
-    kept.value = pickSettings(saved);
-    form.value = kept.value;
+    // An end that nobody touched is not sent: null would say that the gallery has none, and one without an end that is opened
+    // gets one from the service.
+    const { expiresAt, ...others } = form.value;
+    const end = expiresAt === gallery.expiresAt ? {} : { expiresAt };
+    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...others, ...end });
+    form.value = pickSettings(saved);
     onSaved(saved);
     notify(t("settings.saved"));
   });

@@ -134,7 +134,7 @@ function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: 
         <div class="row">
           <FileField
             label={t("search.choose")}
-            accept="image/*"
+            accept="image/jpeg,image/png,image/webp"
             onFiles={([selfie]) => {
               if (selfie) void onSearch(selfie);
             }}

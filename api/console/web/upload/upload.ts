@@ -18,9 +18,6 @@ const CONFIRMATIONS = 16;
 /** How often a photo is tried that the storage refuses. */
 const TRIES = 4;
 
-/** A URL that ends sooner is not tried any more, milliseconds: some storages refuse it in the middle of the bytes. */
-const URL_RESERVE = 30_000;
-
 /** How an upload is getting on. */
 export type UploadState = "idle" | "listing" | "running" | "paused" | "finished";
 
@@ -39,15 +36,18 @@ export interface UploadCounts {
   others: number;
 }
 
+/** Where a photo is sent. */
+interface Ticket {
+  photo: NamedFile;
+  photoId: string;
+  uploadUrl: string;
+  /** When the address expires. */
+  until: number;
+}
+
 interface Uploaded {
   photo: NamedFile;
   photoId: string;
-}
-
-interface Ticket extends Uploaded {
-  uploadUrl: string;
-  /** When the URL ends, milliseconds. */
-  endsAt: number;
 }
 
 const NOTHING: UploadCounts = { found: 0, sent: 0, skipped: 0, tooLarge: 0, failed: 0, left: 0, others: 0 };
@@ -68,10 +68,10 @@ export class Upload {
 
   private waiting: NamedFile[] = [];
   private ready: Ticket[] = [];
-  /** The names of photos that wait or are on their way. */
-  private readonly underway = new Set<string>();
-  /** Photos whose URL was refused once. */
-  private readonly signedAgain = new Set<NamedFile>();
+  /** The names that this upload sends or has sent: a folder that is dropped twice is sent once. */
+  private taken = new Set<string>();
+  /** Photos whose address was asked for a second time. A third would not help: the clock of this machine is wrong. */
+  private signedAgain = new Set<string>();
   private unconfirmed: Uploaded[] = [];
   private ticketing: Promise<void> | undefined;
   private workers = 0;
@@ -125,26 +125,23 @@ export class Upload {
     this.refused.value = [];
     this.waiting = [];
     this.ready = [];
-    this.unconfirmed = [];
-    this.underway.clear();
+    this.taken.clear();
     this.signedAgain.clear();
+    this.unconfirmed = [];
   }
 
   /** Leaves out what the album has and what is too large. */
   private async queue(photos: NamedFile[]): Promise<void> {
     const there = await this.listNames();
-    for (const name of this.underway) there.add(name);
-    const wanted: NamedFile[] = [];
     for (const photo of photos) {
-      if (there.has(photo.name)) this.settle(photo, { skipped: 1 });
+      if (there.has(photo.name) || this.taken.has(photo.name)) this.settle(photo, { skipped: 1 });
       else if (photo.file.size > this.maxBytes) this.refuse(photo, "TOO_LARGE", { tooLarge: 1 });
       else {
-        wanted.push(photo);
-        this.underway.add(photo.name);
+        this.taken.add(photo.name);
+        this.waiting.push(photo);
       }
       there.add(photo.name);
     }
-    this.waiting.push(...wanted);
   }
 
   /** The names in the album. Tickets whose bytes never came do not count. */
@@ -210,17 +207,26 @@ export class Upload {
     const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
     for (const [index, photo] of photos.entries()) {
       const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
-      const endsAt = expiresAt ? Date.parse(expiresAt) : Number.POSITIVE_INFINITY;
-      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, endsAt });
+      const until = expiresAt ? Date.parse(expiresAt) : Infinity;
+      if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, until });
       else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
     }
+  }
+
+  /** Has an address made again that has expired, after a pause or on a slow line: once, and the old photo goes. */
+  private async signAgain({ photo, photoId, until }: Ticket): Promise<boolean> {
+    if (until > Date.now() || this.signedAgain.has(photo.name)) return false;
+    this.signedAgain.add(photo.name);
+    await this.persist(() => call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+    this.waiting.unshift(photo);
+    return true;
   }
 
   private async send(ticket: Ticket): Promise<void> {
     const { photo, photoId, uploadUrl } = ticket;
     for (let tries = 0; tries < TRIES; ) {
-      // It waited for a pause or for the connection.
-      if (Date.now() > ticket.endsAt - URL_RESERVE) return this.signAgain(ticket);
+      // Before each try: what is refused may have expired while it was sent.
+      if (await this.signAgain(ticket)) return;
       try {
         if (await putBytes(uploadUrl, photo.file, photo.contentType, this.abort.signal)) {
           this.isAway.value = false;
@@ -228,11 +234,6 @@ export class Upload {
           return;
         }
         tries += 1;
-        // The clock of this machine may be wrong: what is refused is signed again, once.
-        if (!this.signedAgain.has(photo)) {
-          this.signedAgain.add(photo);
-          return this.signAgain(ticket);
-        }
       } catch (error) {
         if (this.abort.signal.aborted) throw error;
         if (!(await isReadable(photo.file))) return this.refuse(photo, "UNREADABLE", { failed: 1 });
@@ -242,17 +243,6 @@ export class Upload {
       await wait(backoff(tries), this.abort.signal);
     }
     this.refuse(photo, "STORAGE_REFUSED", { failed: 1 });
-  }
-
-  /** Gives a photo another URL, and takes back the one that it had. */
-  private async signAgain({ photo, photoId }: Ticket): Promise<void> {
-    const old = { albumId: this.albumId, photoId };
-    try {
-      await this.persist(() => call("photos/photo/delete", old, this.abort.signal));
-    } catch (error) {
-      if (!(error instanceof ApiFailure) || error.status !== 404) throw error;
-    }
-    this.waiting.unshift(photo);
   }
 
   /** Confirms what was sent, once there are `least` of them. */
@@ -284,12 +274,12 @@ export class Upload {
   }
 
   private settle(photo: NamedFile, counts: Partial<UploadCounts>): void {
-    this.underway.delete(photo.name);
     this.bytesSent.value += photo.file.size;
     this.change({ ...counts, left: -1 });
   }
 
   private refuse(photo: NamedFile, reason: string, counts: Partial<UploadCounts>): void {
+    this.taken.delete(photo.name);
     this.refused.value = [...this.refused.value, { name: photo.name, reason }];
     this.settle(photo, counts);
   }

@@ -51,7 +51,7 @@ pub(crate) async fn reset(
     caller: Owner,
     input: OneAccount,
 ) -> Result<InvitedAccount, ApiError> {
-    let account = find_permitted(&ctx, &caller, input.account).await?;
+    let account = find_manageable(&ctx, &caller, input.account).await?;
     let purpose = if account.has_password { LinkPurpose::Reset } else { LinkPurpose::Welcome };
     let (link, url) = make_link(&ctx, purpose);
     ctx.store.accounts.make_link(account.id, link).await?;
@@ -59,9 +59,12 @@ pub(crate) async fn reset(
     Ok(InvitedAccount { account: account.into(), link: url, expires_at: link.expires_at })
 }
 
-/// Returns an account of the organization. That of an operator, who sees more than one organization, is for operators: whoever
-/// makes a link to its password has its rights.
-async fn find_permitted(ctx: &Context, caller: &Owner, id: AccountId) -> Result<StoredAccount, ApiError> {
+/// Returns an account that the caller may manage. An operator may do more than an owner: whoever could make a link into the
+/// account of one would have what operators may, and who could disable it could lock them out.
+///
+/// # Errors
+/// 403 `INSUFFICIENT_ROLE` for the account of an operator, unless the caller is one.
+async fn find_manageable(ctx: &Context, caller: &Owner, id: AccountId) -> Result<StoredAccount, ApiError> {
     let accounts = ctx.store.accounts.list(Some(caller.tenant.organization)).await?;
     let account = accounts.into_iter().find(|account| account.id == id).ok_or_else(ApiError::not_found)?;
     if account.is_operator && !caller.signed_in.is_operator {
@@ -71,7 +74,7 @@ async fn find_permitted(ctx: &Context, caller: &Owner, id: AccountId) -> Result<
 }
 
 pub(crate) async fn update(ctx: Context, caller: Owner, input: UpdateAccount) -> Result<Account, ApiError> {
-    find_permitted(&ctx, &caller, input.account).await?;
+    find_manageable(&ctx, &caller, input.account).await?;
     let updated = ctx.store.accounts.update(caller.tenant.organization, input.account, input.change).await;
     match updated {
         Ok(account) => {

@@ -1,7 +1,6 @@
 //! API keys of an organization.
 
 use photofinish_store::model::key::NewKey;
-use photofinish_store::model::rate::RateLimits;
 use time::{Duration, OffsetDateTime};
 
 use crate::auth::Owner;
@@ -22,7 +21,7 @@ pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Res
         label: input.label,
         hint: text.hint(),
         scopes: input.scopes,
-        limits: RateLimits::default(),
+        limits: input.limits,
         expires_at,
         digest: text.digest(),
     };

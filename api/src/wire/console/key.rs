@@ -2,15 +2,19 @@
 
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::key::{Key as Stored, KeyMode, Scope};
+use photofinish_store::model::rate::{RateClass, RateLimits};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::validate::input::{Fields, Input};
+use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Integer, ListOf, OneOf, text, uuid};
 use crate::wire::{Output, sample};
+
+/// The largest limit, units a minute.
+const MAX_LIMIT: u32 = 1_000_000;
 
 const MODES: [KeyMode; 2] = [KeyMode::Test, KeyMode::Live];
 
@@ -97,12 +101,38 @@ impl Output for CreatedKey {
     }
 }
 
+/// Limits of a key of its own.
+pub(crate) struct KeyLimits(pub(crate) RateLimits);
+
+impl Input for KeyLimits {
+    const NAME: &'static str = "KeyLimits";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let units = || Integer { min: 0, max: MAX_LIMIT };
+        let read = fields.optional("read", "Of requests that read.", units());
+        let manage = fields.optional("manage", "Of requests that create, change and delete.", units());
+        let upload = fields.optional("upload", "Of photos that are signed and confirmed.", units());
+        let search = fields.optional("search", "Of searches.", units());
+        let mut limits = RateLimits::default();
+        let classes = [RateClass::Read, RateClass::Manage, RateClass::Upload, RateClass::Search];
+        for (class, limit) in classes.into_iter().zip([read, manage, upload, search]) {
+            limit.into_iter().for_each(|limit| limits.set(class, limit));
+        }
+        Some(Self(limits))
+    }
+
+    fn example() -> Value {
+        json!({ "search": 600 })
+    }
+}
+
 /// Body of `keys/create`.
 pub(crate) struct CreateKey {
     pub(crate) label: String,
     pub(crate) mode: KeyMode,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) expires_in_days: Option<u32>,
+    pub(crate) limits: RateLimits,
 }
 
 impl Input for CreateKey {
@@ -116,8 +146,11 @@ impl Input for CreateKey {
         let scopes = fields.required("scopes", "What it permits.", ListOf { item: scope, min: 1, max: 3 });
         let days = Integer { min: 1, max: 3650 };
         let expires_in_days = fields.optional("expiresInDays", "After how many days it expires.", days);
+        let limits = "Units that it may spend in a minute, by class; 0 for no limit. Those of the service where none is given.";
+        let limits = fields.optional("limits", limits, nested::<KeyLimits>());
+        let limits = limits.map(|KeyLimits(limits)| limits).unwrap_or_default();
         let label = label.unwrap_or_default();
-        Some(Self { label, mode: mode?, scopes: scopes?, expires_in_days })
+        Some(Self { label, mode: mode?, scopes: scopes?, expires_in_days, limits })
     }
 
     fn example() -> Value {

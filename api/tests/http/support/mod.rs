@@ -32,7 +32,7 @@ use photofinish_store::model::process::Process;
 use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{
-    Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes, SelfieScale, Upload,
+    Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes, RateWindows, SelfieScale, Upload,
 };
 use photofinish_store::{ServerLimits, Store, StoreError, StoreSettings, conformance};
 use serde_json::{Value, json};
@@ -79,6 +79,8 @@ pub struct TestSetup {
     pub seats: SeatLimits,
     pub credits: CreditSettings,
     pub body_budget: BodyBudget,
+    /// The windows that processes share, in place of those of the database.
+    pub rate_windows: Option<Arc<dyn RateWindows>>,
 }
 
 /// Returns embeddings of fake selfies, whose bytes are words that say what they show.
@@ -220,6 +222,7 @@ impl TestService {
             seats: SeatLimits::for_open_files(1 << 20),
             credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
+            rate_windows: None,
         };
         change(&mut setup);
         let runtime =
@@ -231,7 +234,8 @@ impl TestService {
         let opening =
             StoreSettings { public_url, credits: setup.credits, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
-        let store = runtime.block_on(Store::open(opening)).unwrap();
+        let mut store = runtime.block_on(Store::open(opening)).unwrap();
+        store.rate_windows = setup.rate_windows.or(store.rate_windows);
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();

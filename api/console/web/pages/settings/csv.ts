@@ -1,10 +1,82 @@
-/** As much of CSV as the choice of columns needs; the service reads the file itself. */
+/** As much of CSV as the choice of columns needs: only those that are mapped leave the browser. The service reads them itself. */
 
-/** The names of the columns in the first line. */
-export function readHeader(text: string): string[] {
-  const line = firstLine(text.replace(/^\uFEFF/, "").trimStart());
-  const delimiter = [",", ";", "\t"].toSorted((a, b) => split(line, b).length - split(line, a).length)[0] ?? ",";
-  return split(line, delimiter).map((name) => name.trim());
+/** What a start list has for the service. */
+export const COLUMNS = ["bib", "wave", "team", "startAt"] as const;
+export type ColumnName = (typeof COLUMNS)[number];
+/** Which column of the file has what; those that are not named are guessed. */
+export type ColumnChoice = Partial<Record<ColumnName, string>>;
+
+/** The names by which the service guesses columns, simplified; a test there compares them. */
+const GUESSES: Record<ColumnName, string> = {
+  bib:
+    "bib bibnumber bibno nr no number num startnummer startnr startnumber racenumber raceno dossard dorsal pettorale numero " +
+    "rugnummer numerodossard",
+  wave: "wave startwave block startblock corral welle vague sas oleada griglia",
+  team: "team teamname club verein mannschaft equipe equipo squadra",
+  startAt: "startat starttime startzeit start heuredepart horasalida",
+};
+
+interface Row {
+  /** The line on which it begins, from 1. */
+  line: number;
+  fields: string[];
+}
+
+/** A file of rows. */
+export interface StartList {
+  header: string[];
+  rows: Row[];
+}
+
+/** What is sent of a start list, and the names of the columns that are not. */
+export interface PickedColumns {
+  csv: string;
+  left: string[];
+}
+
+/** Reads a start list. */
+export function readList(text: string): StartList {
+  const rows = readRows(text.replace(/^\uFEFF/, ""));
+  return { header: (rows[0]?.fields ?? []).map((name) => name.trim()), rows };
+}
+
+/** Picks the columns that the service needs, each row on the line on which it is in the file. */
+export function pickColumns({ header, rows }: StartList, choice: ColumnChoice): PickedColumns {
+  // A list of bibs and nothing else has no header.
+  const kept = header.length === 1 && /\d/.test(header[0] ?? "") ? [0] : header.flatMap((name, at) => (isMapped(name, choice) ? [at] : []));
+  let [csv, line] = ["", 1];
+  for (const row of rows) {
+    csv += "\n".repeat(Math.max(0, row.line - line));
+    const text = kept.map((at) => quote(row.fields[at] ?? "")).join(",");
+    csv += `${text}\n`;
+    line = Math.max(line, row.line) + text.split("\n").length;
+  }
+  return { csv, left: header.filter((name, at) => name && !kept.includes(at)) };
+}
+
+function isMapped(name: string, choice: ColumnChoice): boolean {
+  return COLUMNS.some((column) => {
+    const chosen = choice[column];
+    return chosen ? simplify(chosen) === simplify(name) : GUESSES[column].split(" ").includes(simplify(name));
+  });
+}
+
+function simplify(name: string): string {
+  return name
+    .toLowerCase()
+    .replace(/[éèê]/g, "e")
+    .replace(/ú/g, "u")
+    .replace(/[^\p{L}\p{N}]/gu, "");
+}
+
+function quote(field: string): string {
+  return `"${field.replaceAll('"', '""')}"`;
+}
+
+/** The character that separates most fields of the first line; of those that are equally frequent the first. */
+function findDelimiter(text: string): string {
+  const line = firstLine(text.trimStart()).replace(/"[^"]*"/g, "");
+  return [",", ";", "\t"].toSorted((a, b) => line.split(b).length - line.split(a).length)[0] ?? ",";
 }
 
 function firstLine(text: string): string {
@@ -17,19 +89,34 @@ function firstLine(text: string): string {
   return text;
 }
 
-function split(line: string, delimiter: string): string[] {
-  const fields: string[] = [];
-  let field = "";
-  let isQuoted = false;
-  for (const character of line) {
-    if (character === '"') isQuoted = !isQuoted;
-    else if (character === delimiter && !isQuoted) {
+/** Splits a text into rows that have anything in them, as the service does. */
+function readRows(text: string): Row[] {
+  const delimiter = findDelimiter(text);
+  const rows: Row[] = [];
+  let fields: string[] = [];
+  let [field, line, begun, isQuoted] = ["", 1, 1, false];
+  const end = () => {
+    fields.push(field);
+    if (fields.some((each) => each.trim())) rows.push({ line: begun, fields });
+    [fields, field, begun] = [[], "", line];
+  };
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at] ?? "";
+    if (character === "\n") line += 1;
+    if (character === '"' && isQuoted && text[at + 1] === '"') {
+      at += 1;
+      field += '"';
+    } else if (character === '"' && isQuoted) isQuoted = false;
+    else if (character === '"' && !field.trim()) [field, isQuoted] = ["", true];
+    else if (isQuoted) field += character;
+    else if (character === delimiter) {
       fields.push(field);
       field = "";
-    } else field += character;
+    } else if (character === "\n") end();
+    else if (character !== "\r") field += character;
   }
-  fields.push(field);
-  return fields;
+  end();
+  return rows;
 }
 
 /** Reads a file of text: UTF-8, or Windows-1252 where it is none, as older timing software writes it. */

@@ -15,16 +15,13 @@ import { notify } from "../../common/ui/notice";
 import { Failed, Loaded } from "../../common/ui/states";
 import { Table } from "../../common/ui/table";
 import { t, tCount } from "../../text";
-import { readHeader, readText } from "./csv";
+import { COLUMNS, type ColumnChoice, type ColumnName, type StartList, pickColumns, readList, readText } from "./csv";
 
-const COLUMNS = ["bib", "wave", "team", "startAt"] as const;
-type ColumnName = (typeof COLUMNS)[number];
 type ListSource = Operations["albums/startlist/import"][0];
 
 interface ChosenFile {
   name: string;
-  csv: string;
-  header: string[];
+  list: StartList;
 }
 
 /** The panel of the start list. */
@@ -33,8 +30,7 @@ export function StartListPanel({ albumId }: { albumId: string }) {
   const file = useSignal<ChosenFile | undefined>(undefined);
   const choose = async ([chosen]: File[]) => {
     if (!chosen) return;
-    const csv = await readText(chosen);
-    file.value = { name: chosen.name, csv, header: readHeader(csv) };
+    file.value = { name: chosen.name, list: readList(await readText(chosen)) };
   };
   return (
     <section class="panel panel-split" aria-labelledby="start-list-title">
@@ -59,7 +55,7 @@ export function StartListPanel({ albumId }: { albumId: string }) {
       </div>
       {file.value && (
         <ImportForm
-          key={file.value.name + file.value.csv.length}
+          key={file.value.name + file.value.list.rows.length}
           albumId={albumId}
           file={file.value}
           onDone={() => {
@@ -100,11 +96,12 @@ function RemoveList({ albumId, onDone }: { albumId: string; onDone: () => void }
 }
 
 function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFile; onDone: () => void }) {
-  const columns = useSignal<Partial<Record<ColumnName, string>>>({});
+  const columns = useSignal<ColumnChoice>({});
   const mode = useSignal<"replace" | "merge">("replace");
   const checked = useSignal<CheckedList | undefined>(undefined);
   const imported = useSignal<ImportedList | undefined>(undefined);
-  const source = (): ListSource => ({ albumId, csv: file.csv, mode: mode.value, columns: columns.value });
+  const picked = pickColumns(file.list, columns.value);
+  const source = (): ListSource => ({ albumId, csv: picked.csv, mode: mode.value, columns: columns.value });
   const check = useAction(async () => {
     checked.value = await call("albums/startlist/check", source());
   });
@@ -115,7 +112,8 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
   });
   return (
     <div class="stack">
-      <ColumnFields header={file.header} columns={columns} />
+      <ColumnFields header={file.list.header} columns={columns} />
+      {picked.left.length > 0 && <p class="quiet">{t("start_list.left_out", { names: picked.left.join(", ") })}</p>}
       <SelectField
         label={t("start_list.mode")}
         value={mode.value}
@@ -141,7 +139,7 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
 }
 
 /** Which column has what. Without a choice the service goes by the names. */
-function ColumnFields(props: { header: string[]; columns: Signal<Partial<Record<ColumnName, string>>> }) {
+function ColumnFields(props: { header: string[]; columns: Signal<ColumnChoice> }) {
   const { header, columns } = props;
   const choose = (name: ColumnName, value: string) => {
     const { [name]: _, ...others } = columns.value;

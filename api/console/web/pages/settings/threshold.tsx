@@ -75,7 +75,7 @@ function SampleSearch(props: { kind: "face" | "text"; isBusy: boolean; onSample:
       <FileField
         label={t("settings.sample_face")}
         hint={t("settings.sample_hint")}
-        accept="image/*"
+        accept="image/jpeg,image/png,image/webp"
         onFiles={([selfie]) => {
           if (selfie) onSample(selfie);
         }}
