@@ -9,7 +9,7 @@ const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
 /// Every message of `templates/_checks.tpl`, in its order.
-const REFUSALS: [Refusal; 22] = [
+const REFUSALS: [Refusal; 23] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
     (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
