@@ -87,10 +87,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 37] {
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
-        (
-            costs::STORED.into(),
-            &["album_by_owner (organization=?", "photo_count USING PRIMARY KEY (album=?)"],
-        ),
+        (costs::STORED.into(), &["album_by_owner (", "photo_count USING PRIMARY KEY (album=?)"]),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
     ]
 }
