@@ -7,6 +7,7 @@ mod admin;
 mod albums;
 mod authentication;
 mod bodies;
+mod charges;
 mod connections;
 mod console;
 mod credits;
