@@ -6,6 +6,7 @@ use std::path::Path;
 use photofinish_api::token::Token;
 use photofinish_store::model::account::{LinkPurpose, NewAccount, NewLink, Role};
 use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::rate::RateClass;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
@@ -325,6 +326,22 @@ fn pages_are_locked_down_and_files_are_not_pages() {
     let without = TestService::start_with(|settings| settings.console.is_enabled = false);
     stranger(&without).send("GET /console", &[], "").defined_error(404, "NOT_FOUND");
     stranger(&without).send("POST /console/api/session/get", &[], "{}").defined_error(404, "NOT_FOUND");
+}
+
+#[test]
+fn an_owner_makes_no_key_that_may_more_than_the_service_permits() {
+    let service = TestService::start_with(|settings| settings.rate_limits.set(RateClass::Search, 100));
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let create = |limit: u32| {
+        let limits = json!({ "search": limit });
+        let scopes = ["search:read"];
+        owner.call("keys/create", json!({ "mode": "test", "scopes": scopes, "limits": limits }))
+    };
+    for more in [0, 101] {
+        let refused = create(more).defined_error(403, "FORBIDDEN");
+        assert_eq!(refused["data"]["code"], "INSUFFICIENT_ROLE", "{more}");
+    }
+    create(100).ok();
 }
 
 /// Codes that no page shows: those of partners with keys, and those that pages handle or prevent.
