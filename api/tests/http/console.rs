@@ -8,6 +8,7 @@ use photofinish_store::model::account::{LinkPurpose, NewAccount, NewLink, Role};
 use photofinish_store::model::cost::Spent;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::{FailureReason, NewPhoto};
+use photofinish_store::model::rate::RateClass;
 use photofinish_store::traits::{LeaseKind, LeaseRequest};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
@@ -387,6 +388,22 @@ fn an_account_sees_the_usage_of_either_mode() {
         let usage = json!({ "from": "2026-10-01", "to": "2026-10-31", "mode": mode });
         assert_eq!(browser.call("usage/get", usage).ok()["mode"], mode);
     }
+}
+
+#[test]
+fn an_owner_makes_no_key_that_may_more_than_the_service_permits() {
+    let service = TestService::start_with(|settings| settings.rate_limits.set(RateClass::Search, 100));
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let create = |limit: u32| {
+        let limits = json!({ "search": limit });
+        let scopes = ["search:read"];
+        owner.call("keys/create", json!({ "mode": "test", "scopes": scopes, "limits": limits }))
+    };
+    for more in [0, 101] {
+        let refused = create(more).defined_error(403, "FORBIDDEN");
+        assert_eq!(refused["data"]["code"], "INSUFFICIENT_ROLE", "{more}");
+    }
+    create(100).ok();
 }
 
 /// Codes that no page shows: those of partners with keys, and those that pages handle or prevent.

@@ -17,6 +17,9 @@ import { session } from "../session";
 import { Page } from "../shell";
 import { t } from "../text";
 
+/** What has limits of its own. */
+const CLASSES = ["read", "manage", "upload", "search"] as const;
+
 const SCOPES: readonly Scope[] = ["search:read", "photo:upload", "album:manage"];
 /** Lives that are offered, days; empty for no end. */
 const LIVES = ["", "30", "90", "365"];
@@ -114,6 +117,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
   const chosen = useSignal<Mode>(mode.value);
   const scopes = useSignal<Scope[]>(["search:read"]);
   const days = useSignal("");
+  const limits = useSignal<Partial<Record<(typeof CLASSES)[number], string>>>({});
   const create = useAction(async () => {
     const input: Operations["keys/create"][0] = {
       label: label.value.trim(),
@@ -121,6 +125,8 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
       scopes: SCOPES.filter((scope) => scopes.value.includes(scope)),
     };
     if (days.value) input.expiresInDays = Number(days.value);
+    const given = CLASSES.filter((each) => limits.value[each]);
+    if (given.length > 0) input.limits = Object.fromEntries(given.map((each) => [each, Number(limits.value[each])]));
     onMade((await call("keys/create", input)).key);
   });
   const modes = session.value?.modes ?? [];
@@ -154,6 +160,23 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: string
         options={LIVES.map((life) => [life, life ? formatDays(Number(life)) : t("keys.no_end")] as const)}
         onChange={(value) => (days.value = value)}
       />
+      <details>
+        <summary>{t("keys.limits")}</summary>
+        <div class="stack">
+          <p class="quiet small">{t("keys.limits_hint")}</p>
+          {CLASSES.map((each) => (
+            <Field
+              key={each}
+              label={t(`keys.limit_${each}`)}
+              type="number"
+              inputMode="numeric"
+              min={1}
+              value={limits.value[each] ?? ""}
+              onInput={(value) => (limits.value = { ...limits.value, [each]: value })}
+            />
+          ))}
+        </div>
+      </details>
     </FormDialog>
   );
 }

@@ -70,8 +70,6 @@ export class Upload {
   private ready: Ticket[] = [];
   /** The names that this upload sends or has sent: a folder that is dropped twice is sent once. */
   private taken = new Set<string>();
-  /** Photos whose address was asked for a second time. A third would not help: the clock of this machine is wrong. */
-  private signedAgain = new Set<string>();
   private unconfirmed: Uploaded[] = [];
   private ticketing: Promise<void> | undefined;
   private workers = 0;
@@ -126,7 +124,6 @@ export class Upload {
     this.waiting = [];
     this.ready = [];
     this.taken.clear();
-    this.signedAgain.clear();
     this.unconfirmed = [];
   }
 
@@ -207,17 +204,23 @@ export class Upload {
     const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
     for (const [index, photo] of photos.entries()) {
       const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
-      const until = expiresAt ? Date.parse(expiresAt) : Infinity;
+      const end = expiresAt ? Date.parse(expiresAt) : Infinity;
+      // One that has expired before it is here tells that the clock of this machine is wrong.
+      const until = end > Date.now() ? end : Infinity;
       if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, until });
       else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
     }
   }
 
-  /** Has an address made again that has expired, after a pause or on a slow line: once, and the old photo goes. */
+  /** Has an address made again that has expired, after a pause or on a slow line; the old photo goes. */
   private async signAgain({ photo, photoId, until }: Ticket): Promise<boolean> {
-    if (until > Date.now() || this.signedAgain.has(photo.name)) return false;
-    this.signedAgain.add(photo.name);
-    await this.persist(() => call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+    if (until > Date.now()) return false;
+    try {
+      await this.persist(() => call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+    } catch (error) {
+      // After a long pause the service has deleted it itself.
+      if (!(error instanceof ApiFailure) || error.status !== 404) throw error;
+    }
     this.waiting.unshift(photo);
     return true;
   }

@@ -1,17 +1,32 @@
 //! API keys of an organization.
 
 use photofinish_store::model::key::NewKey;
+use photofinish_store::model::rate::{RateClass, RateLimits};
 use time::{Duration, OffsetDateTime};
 
-use crate::auth::Owner;
+use crate::auth::{INSUFFICIENT_ROLE, Owner};
 use crate::context::Context;
 use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::key::KeyText;
 use crate::wire::Acknowledgement;
 use crate::wire::console::Nothing;
 use crate::wire::console::key::{CreateKey, CreatedKey, Key, KeyList, RevokeKey};
 
+/// Whether limits permit more than those of the service.
+fn exceeds(limits: &RateLimits, service: &RateLimits) -> bool {
+    RateClass::ALL.into_iter().any(|class| match (limits.get(class), service.get(class)) {
+        // 0 is no limit.
+        (Some(own), Some(service)) if service > 0 => own == 0 || own > service,
+        _ => false,
+    })
+}
+
 pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Result<CreatedKey, ApiError> {
+    // An owner may divide what the organization has, but only an operator gives more.
+    if exceeds(&input.limits, &ctx.settings.rate_limits) && !caller.signed_in.is_operator {
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE));
+    }
     let text = KeyText::generate(input.mode);
     let expires_at =
         input.expires_in_days.map(|days| OffsetDateTime::now_utc() + Duration::days(days.into()));
