@@ -407,12 +407,13 @@ fn an_owner_makes_no_key_that_may_more_than_the_service_permits() {
 }
 
 /// Codes that no page shows: those of partners with keys, and those that pages handle or prevent.
-const WITHOUT_WORDS: [&str; 9] = [
+const WITHOUT_WORDS: [&str; 10] = [
     "CONFIRM_REQUIRED",
     "CROSS_SITE",
     "INSUFFICIENT_SCOPE",
     "MODE_OF_ANOTHER_ENVIRONMENT",
     "OLD_PROCESSES",
+    "OTHER_MODE",
     "PHOTO_TOO_LARGE",
     "SELFIE_USED",
     "TEST_KEYS_ONLY",
