@@ -31,3 +31,4 @@ mod upload_limits;
 mod uploads;
 mod webhooks;
 mod wire_rules;
+mod words;

@@ -8,7 +8,7 @@ use photofinish_store::Store;
 use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::model::cost::{Spent, thread_cpu_time};
 
-use super::{CpuOptions, read_charged, service_setup};
+use super::options::{CpuOptions, read_charged, service_setup};
 use crate::process::{own_cpu, process_tree_cpu};
 use crate::report::goals::Goal;
 use crate::report::statistics::median;

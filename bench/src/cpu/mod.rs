@@ -8,69 +8,28 @@
 
 mod figures;
 mod ledger;
+mod options;
 pub(crate) mod peer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use photofinish_client::Client;
-use serde_json::{Value, json};
-use time::OffsetDateTime;
-
 use crate::cpu::ledger::LedgerRuns;
+pub use crate::cpu::options::{Cpu, CpuOptions};
+use crate::cpu::options::{read_charged, service_setup};
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
-use crate::paths::InputPaths;
 use crate::photos::crowd;
 use crate::photos::enlarge;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::process;
 use crate::prometheus::sum_metric_by_label;
-use crate::report::{OutputOptions, Report};
+use crate::report::Report;
+use crate::service::Service;
 use crate::service::album::{UploadedAlbum, list_jpegs};
-use crate::service::{Service, Setup};
 
 /// Decides how photos are composed into frames.
 const CROWD_SEED: u64 = 1;
-
-/// Options of the measurement.
-#[derive(Clone, Debug, clap::Args)]
-pub struct CpuOptions {
-    /// Camera-size photos with `truth.csv` beside them; made by `make-24mp` when absent.
-    #[arg(long, value_name = "DIR")]
-    pub photos: Option<PathBuf>,
-    /// Frames composed of so many of the labelled photos, 4, 9 or 16, instead of camera-size photos.
-    #[arg(long, value_name = "PHOTOS", value_parser = ["4", "9", "16"], conflicts_with = "photos")]
-    pub crowds: Option<String>,
-    /// `avx512` is a CPU without bf16 and AMX: every network computes in f32.
-    #[arg(long, value_enum, default_value_t = Cpu::Native)]
-    pub cpu: Cpu,
-    /// Decode workers of Photofinish, threads of the peer.
-    #[arg(long, default_value_t = 2)]
-    pub threads: usize,
-    /// Runs of each of the three.
-    #[arg(long, default_value_t = 2)]
-    pub rounds: usize,
-    /// Runs Photofinish only.
-    #[arg(long)]
-    pub alone: bool,
-    /// Locations of the inputs.
-    #[command(flatten)]
-    pub paths: InputPaths,
-    /// Where to save the report.
-    #[command(flatten)]
-    pub output: OutputOptions,
-}
-
-/// What Photofinish may use of this machine's CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Cpu {
-    /// All of it.
-    Native,
-    /// No bf16 and no AMX.
-    Avx512,
-}
 
 /// What is read.
 struct Material {
@@ -180,14 +139,6 @@ fn compose_crowds(options: &CpuOptions, photos: &str) -> anyhow::Result<Material
     Ok(Material { folder: scratch.path().to_owned(), files, labels, _scratch: Some(scratch) })
 }
 
-fn service_setup(options: &CpuOptions) -> Setup {
-    let settings = match options.cpu {
-        Cpu::Native => Vec::new(),
-        Cpu::Avx512 => vec![("PHOTOFINISH_TEXT_PRECISION".to_owned(), "f32".to_owned())],
-    };
-    Setup { threads: Some(options.threads), settings, ..Setup::default() }
-}
-
 /// Starts a fresh service, uploads the photos, then measures their processing.
 fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
     let service = Service::start(&options.paths, &service_setup(options))?;
@@ -232,16 +183,4 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
         charged,
         threads,
     })
-}
-
-/// CPU seconds that the photos of an album were charged, by stage.
-fn read_charged(client: &Client, album: &str) -> anyhow::Result<BTreeMap<String, f64>> {
-    let today = OffsetDateTime::now_utc().date();
-    // Midnight may have passed since the first photo.
-    let from = today.previous_day().context("a day before")?;
-    let request = json!({ "from": from.to_string(), "to": today.to_string(), "albumId": album });
-    let report: Value = client.call("usage/costs", &request)?;
-    let rows = report["rows"].as_array().context("rows of costs")?;
-    let of_row = |row: &Value| Some((row["stage"].as_str()?.to_owned(), row["cpuSeconds"].as_f64()?));
-    rows.iter().map(|row| of_row(row).with_context(|| format!("{row} is no row of costs"))).collect()
 }

@@ -126,7 +126,7 @@ pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     Ok(StepOutcome::Done(format!("{} files, {} KB compressed", pages.files.len(), bytes.div_ceil(1024))))
 }
 
-/// Checks that no page has become large: on a phone every kilobyte is waited for. What is sent is compressed with Brotli,
+/// Checks that no page has become large: on a phone every kilobyte takes time. What is sent is compressed with Brotli,
 /// which is smaller, or not at all.
 fn check_budgets(pages: &Pages) -> anyhow::Result<()> {
     for ((entry, budget), loaded) in ENTRIES.into_iter().zip(BUDGETS).zip(&pages.first_visits) {

@@ -205,16 +205,6 @@ pub fn bib(number: &str) -> DetectedText {
     text(number, 0.96, TextIndexState::Indexed)
 }
 
-fn default_setup() -> TestSetup {
-    TestSetup {
-        settings: settings::settings(),
-        seats: SeatLimits::for_open_files(1 << 20),
-        credits: CreditSettings::default(),
-        body_budget: BodyBudget::default(),
-        rate_windows: None,
-    }
-}
-
 impl TestService {
     pub fn start() -> Self {
         Self::start_with(|_| {})
@@ -227,7 +217,7 @@ impl TestService {
 
     /// Starts a service with changed settings or limits.
     pub fn start_as(change: impl FnOnce(&mut TestSetup)) -> Self {
-        let mut setup = default_setup();
+        let mut setup = settings::setup();
         change(&mut setup);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

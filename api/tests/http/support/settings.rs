@@ -3,12 +3,24 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use photofinish_api::context::{ApiSettings, ConsoleSettings, Environment};
+use photofinish_api::context::{ApiSettings, BodyBudget, ConsoleSettings, Environment, SeatLimits};
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::model::rate::RateLimits;
 
-use super::{CALIBRATION, DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, MODEL};
+use super::{CALIBRATION, DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, MODEL, TestSetup};
+
+/// What a service is started with unless a test changes it.
+pub(super) fn setup() -> TestSetup {
+    TestSetup {
+        settings: settings(),
+        seats: SeatLimits::for_open_files(1 << 20),
+        credits: CreditSettings::default(),
+        body_budget: BodyBudget::default(),
+        rate_windows: None,
+    }
+}
 
 pub(super) fn settings() -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {
