@@ -7,7 +7,18 @@ use crate::sql::Database;
 use crate::traits::Result;
 
 /// Tables whose rows say something of a person: their dead versions go.
-const TABLES: [&str; 6] = ["face", "seen_text", "probe", "photo", "start_list_entry", "bib_format"];
+const TABLES: [&str; 10] = [
+    "face",
+    "seen_text",
+    "probe",
+    "photo",
+    "start_list_entry",
+    "bib_format",
+    "organization",
+    "account",
+    "api_key",
+    "webhook",
+];
 
 /// Cleans one database.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use futures_util::TryStreamExt;
 use time::{Duration, OffsetDateTime};
+use tokio::time::{Instant, sleep};
 
 use super::Eraser;
 use crate::error::{StoreError, StoreErrorKind};
@@ -12,6 +13,11 @@ use crate::model::ids::{ErasureId, OrganizationId};
 use crate::model::object_key::ObjectKey;
 use crate::sql::erasures::organization;
 use crate::traits::Result;
+
+/// How long somebody may still see what was deleted, such as a backup that is being made.
+const CLEAN_LIMIT: std::time::Duration = std::time::Duration::from_mins(10);
+/// How often it looks meanwhile.
+const CLEAN_POLL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Eraser {
     /// Deletes the objects that no album had, then the rows, cleans the files of the database, and looks for what is left.
@@ -31,7 +37,7 @@ impl Eraser {
         }
         let mut removed = organization::erase(&self.database, organization, ledger).await?;
         removed.insert("objects", objects);
-        let scan = self.scan_organization(organization).await?;
+        let scan = self.scan_until_clean(organization).await?;
         if scan.left > 0 {
             let what = format!("the organization is gone, but not from everywhere: {scan:?}");
             return Err(StoreError::new(StoreErrorKind::Conflict, what));
@@ -52,6 +58,18 @@ impl Eraser {
         receipt.jws = signer.sign_json(&receipt)?;
         self.rows().keep_key(&signer.public_key()).await?;
         Ok(receipt)
+    }
+
+    /// Looks again while something is left: its rows are gone, so that nobody could ask for its receipt once more.
+    async fn scan_until_clean(&self, organization: OrganizationId) -> Result<ErasureScan> {
+        let deadline = Instant::now() + CLEAN_LIMIT;
+        loop {
+            let scan = self.scan_organization(organization).await?;
+            if scan.left == 0 || Instant::now() >= deadline {
+                return Ok(scan);
+            }
+            sleep(CLEAN_POLL).await;
+        }
     }
 
     async fn scan_organization(&self, organization: OrganizationId) -> Result<ErasureScan> {
