@@ -271,6 +271,7 @@ export interface Gallery {
   browse: boolean;
   downloads: "none" | "preview" | "original";
   watermark: boolean;
+  removal: "request" | "immediate";
   expiresAt: string | null;
   searchesPerVisitor: number;
   contact: string | null;

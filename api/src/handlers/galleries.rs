@@ -105,6 +105,7 @@ fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> Ga
         browse: input.browse.unwrap_or(before.browse),
         downloads: input.downloads.unwrap_or(before.downloads),
         watermark: input.watermark.unwrap_or(before.watermark),
+        removal: input.removal.unwrap_or(before.removal),
         searches_per_visitor: input.searches_per_visitor.unwrap_or(before.searches_per_visitor),
         contact: input.contact.clone().unwrap_or(before.contact),
         privacy_url: input.privacy_url.clone().unwrap_or(before.privacy_url),

@@ -12,6 +12,7 @@ pub(crate) mod events;
 pub(crate) mod galleries;
 pub(crate) mod photos;
 pub(crate) mod progress;
+pub(crate) mod removals;
 pub(crate) mod search;
 pub(crate) mod start_lists;
 pub(crate) mod uploads;

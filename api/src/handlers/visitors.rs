@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::DownloadFile;
-use photofinish_store::model::erasure::PhotoFate;
 use photofinish_store::model::gallery::{
     Downloads, NewConsent, NewReport, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
 };
@@ -19,8 +18,8 @@ use warp::http::header::HeaderValue;
 
 use super::downloads::Permitted;
 use super::galleries::link_digest;
-use super::{downloads, erasures, parse_id, search};
-use crate::auth::{AlbumManager, Caller, ScopedCaller, Searcher};
+use super::{downloads, parse_id, search};
+use crate::auth::{Caller, ScopedCaller, Searcher};
 use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
@@ -34,11 +33,10 @@ use crate::wire::album::OneAlbum;
 use crate::wire::console::Nothing;
 use crate::wire::cursor::{HitCursor, decode_id, encode_id};
 use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
-use crate::wire::erasure_requests::{EraseFaces, ErasureOptions};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
 use crate::wire::visitor::{
-    AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicErasure,
-    PublicGallery, PublicPhoto, PublicPhotos, Reason, ReportPhoto, SearchGallery,
+    AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicGallery,
+    PublicPhoto, PublicPhotos, Reason, ReportPhoto, SearchGallery,
 };
 
 /// The cookie by which the searches of a visitor are counted.
@@ -51,14 +49,12 @@ const VISITOR_SECONDS: u32 = 30 * 86_400;
 const NETWORK_FACTOR: u32 = 10;
 /// Photos of a page.
 const PAGE: u32 = 60;
-/// The confidence from which a face is surely the selfie's: what a visitor erases is nobody else's.
-const SURE: f64 = 90.0;
 
 /// Returns the gallery of a request.
 ///
 /// # Errors
 /// 404 if there is none, and the same if it is off or over.
-async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError> {
+pub(super) async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError> {
     let link = visitor.link.as_deref().ok_or_else(ApiError::not_found)?;
     let found = ctx.store.galleries.find(&link_digest(link)).await?;
     let now = OffsetDateTime::now_utc();
@@ -67,7 +63,7 @@ async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError>
     found.filter(is_open).ok_or_else(ApiError::not_found)
 }
 
-fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError> {
+pub(super) fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError> {
     C::admit(Caller::of_gallery(open.album.tenant))
 }
 
@@ -223,7 +219,7 @@ pub(crate) async fn sign_selfie(
 ///
 /// # Errors
 /// 404 without a consent.
-async fn find_selfie(ctx: &Context, open: &OpenGallery, image: &str) -> Result<ProbeId, ApiError> {
+pub(super) async fn find_selfie(ctx: &Context, open: &OpenGallery, image: &str) -> Result<ProbeId, ApiError> {
     let probe = parse_id(image)?;
     if !open.gallery.settings.selfie_search {
         return Err(search_disabled());
@@ -351,7 +347,7 @@ pub(crate) async fn report(
     let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
     let report = NewReport {
         album: open.album.id,
-        photo: photo.id,
+        photos: vec![photo.id],
         kind: input.kind,
         // Not the cookie, of which anybody has as many as they like, and which only searches need.
         visitor: network_digest(&ctx.visitor_secret, visitor.address, OffsetDateTime::now_utc()),
@@ -359,19 +355,4 @@ pub(crate) async fn report(
     };
     ctx.store.galleries.report(report).await?;
     Ok(Acknowledgement::new("Reported").into())
-}
-
-/// Erases the faces that are surely the selfie's: first says how many, then does it.
-pub(crate) async fn erase_faces(
-    ctx: Context,
-    visitor: Visitor,
-    input: OneSelfie,
-) -> Result<Answer<PublicErasure>, ApiError> {
-    let open = open(&ctx, &visitor).await?;
-    find_selfie(&ctx, &open, &input.image).await?;
-    let options =
-        ErasureOptions { photos: PhotoFate::Keep, dry_run: input.confirm.is_none(), confirm: input.confirm };
-    let asked = EraseFaces { album: open.album.id, image: input.image, min_confidence: Some(SURE), options };
-    let erased = erasures::erase_faces(ctx.clone(), caller::<AlbumManager>(&open)?, asked).await?;
-    Ok(PublicErasure::from(erased).into())
 }

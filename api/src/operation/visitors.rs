@@ -1,6 +1,6 @@
 //! The operations of visitors of galleries. They are in no partner document.
 
-use crate::handlers::visitors;
+use crate::handlers::{removals, visitors};
 use crate::operation::Operation;
 use crate::operation::info::{manage, read, search};
 
@@ -28,6 +28,6 @@ pub(crate) fn visitor_operations() -> Vec<Operation> {
             visitors::create_download,
         ),
         Operation::new_public(manage("gallery.report", "Report a photo", ""), visitors::report),
-        Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), visitors::erase_faces),
+        Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), removals::erase_faces),
     ]
 }

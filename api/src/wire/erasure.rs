@@ -297,6 +297,7 @@ impl From<ErasureAnswer> for PublicErasure {
             faces: of_preview.as_ref().map(|it| it.0).or(of_receipt.map(|it| it.0)).unwrap_or_default(),
             confirm: of_preview.map(|it| it.1),
             receipt_id: of_receipt.map(|it| it.1),
+            is_request: false,
         }
     }
 }

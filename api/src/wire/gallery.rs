@@ -1,7 +1,7 @@
 //! Galleries, as organizers see them.
 
 use photofinish_store::model::gallery::{
-    Downloads, Gallery as Stored, GallerySettings, ReportKind, StoredReport,
+    Downloads, Gallery as Stored, GallerySettings, Removal, ReportKind, StoredReport,
 };
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
@@ -44,6 +44,8 @@ pub(crate) struct Gallery {
     downloads: String,
     /// Whether visitors see and download pictures with the album's watermark alone, if it has one.
     watermark: bool,
+    /// What happens when a visitor asks to be removed: `request` or `immediate`.
+    removal: String,
     /// From when on it says that it is over.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
@@ -89,6 +91,7 @@ impl Gallery {
             browse: settings.browse,
             downloads: settings.downloads.as_str().to_owned(),
             watermark: settings.watermark,
+            removal: settings.removal.as_str().to_owned(),
             expires_at: None,
             searches_per_visitor: settings.searches_per_visitor,
             contact: settings.contact,
@@ -120,7 +123,8 @@ impl Output for Gallery {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GalleryReport {
     photo_id: Uuid,
-    /// `not_me`: the visitor is not in it; `report`: it should not be there; may grow.
+    /// `not_me`: the visitor is not in it; `report`: it should not be there; `removal`: the visitor is in it and asks to be
+    /// removed, which is said of all their photos at one time; may grow.
     kind: &'static str,
     /// In the visitor's words; may be empty.
     note: String,
@@ -167,6 +171,7 @@ pub(crate) struct UpdateGallery {
     pub(crate) browse: Option<bool>,
     pub(crate) downloads: Option<Downloads>,
     pub(crate) watermark: Option<bool>,
+    pub(crate) removal: Option<Removal>,
     pub(crate) expires_at: Option<Option<OffsetDateTime>>,
     pub(crate) searches_per_visitor: Option<u32>,
     pub(crate) contact: Option<Option<String>>,
@@ -192,6 +197,11 @@ impl Input for UpdateGallery {
         let watermark = "Whether visitors see pictures with the album's watermark alone, if it has one; then they download no \
             originals either.";
         let watermark = fields.optional("watermark", watermark, Boolean);
+        let choices = OneOf { choices: &Removal::ALL, to_name: Removal::as_str };
+        let removal = "What happens when a visitor asks to be removed: `request` tells you in which photos the selfie's face is \
+            (`albums/gallery/reports`), and you decide; `immediate` erases these faces at once, on the word of whoever has a \
+            photo of them. `request` if never set.";
+        let removal = fields.optional("removal", removal, choices);
         let expires_at = "From when on it says that it is over; null for never. 90 days after it is first enabled if missing.";
         let expires_at = fields.optional("expiresAt", expires_at, Nullable(date_time()));
         let searches = "Searches of one visitor on a day; a network has ten times as many.";
@@ -210,6 +220,7 @@ impl Input for UpdateGallery {
             browse,
             downloads,
             watermark,
+            removal,
             expires_at,
             searches_per_visitor: searches,
             contact,

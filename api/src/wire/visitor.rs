@@ -192,14 +192,16 @@ pub(crate) struct PublicErasure {
     /// Sent back to confirm; null after that.
     #[schema(required)]
     pub(crate) confirm: Option<String>,
-    /// The receipt's id; null before.
+    /// The receipt's id; null before, and where the organizer decides.
     #[schema(required)]
     pub(crate) receipt_id: Option<Uuid>,
+    /// Whether the organizer decides: then a confirmation is passed on to them, and nothing is erased yet.
+    pub(crate) is_request: bool,
 }
 
 impl Output for PublicErasure {
     fn example() -> Self {
-        Self { faces: 14, confirm: None, receipt_id: Some(sample::ERASURE.0) }
+        Self { faces: 14, confirm: None, receipt_id: Some(sample::ERASURE.0), is_request: false }
     }
 }
 
@@ -314,7 +316,7 @@ impl Input for ReportPhoto {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let photo = fields.required("photoId", "The photo.", uuid());
-        let kinds = OneOf { choices: &ReportKind::ALL, to_name: ReportKind::as_str };
+        let kinds = OneOf { choices: &ReportKind::OF_PHOTO, to_name: ReportKind::as_str };
         let kind = fields.required("kind", "What is wrong with it.", kinds);
         let note = fields.optional("note", "In your words.", text(0, 1000));
         Some(Self { photo: photo?, kind: kind?, note: note.unwrap_or_default() })

@@ -156,7 +156,22 @@ fn a_selfie_is_compared_after_consent_and_forgotten_at_once() {
     let preview = guest.call("erase/faces", selfie.clone()).ok();
     assert_eq!((&preview["faces"], &preview["receiptId"]), (&json!(1), &Value::Null));
     let confirmed = json!({ "imageId": ticket["imageId"], "confirm": preview["confirm"] });
+    for _ in 0..2 {
+        let asked = guest.call("erase/faces", confirmed.clone()).ok();
+        assert_eq!((&asked["isRequest"], &asked["receiptId"]), (&json!(true), &Value::Null));
+    }
+    assert_eq!(guest.call("search/face/list", selfie.clone()).ok()["total"], 1, "the organizer decides");
+    let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
+    let reports = reports["reports"].as_array().expect("reports");
+    assert_eq!(reports.len(), 1, "asked twice with a selfie is one request");
+    assert_eq!((&reports[0]["kind"], &reports[0]["photoId"]), (&json!("removal"), &found["photos"][0]["id"]));
+    let said = json!({ "photoId": found["photos"][0]["id"], "kind": "removal" });
+    guest.call("report", said).undefined_error(400, "BAD_REQUEST");
+
+    let at_once = json!({ "albumId": album, "removal": "immediate" });
+    assert_eq!(partner.call("/albums/gallery/update", &at_once).ok()["removal"], "immediate");
     assert!(guest.call("erase/faces", confirmed).ok()["receiptId"].is_string());
+    assert_eq!(guest.call("search/face/list", selfie.clone()).ok()["total"], 0);
     guest.call("search/face/forget", selfie.clone()).ok();
     guest.call("search/face/forget", selfie.clone()).ok();
     guest.call("search/face/list", selfie).defined_error(404, "NOT_FOUND");

@@ -34,6 +34,31 @@ impl Downloads {
     }
 }
 
+/// What happens when a visitor asks to be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// The organizer is told which photos it is about, and decides. Whoever has a photo of somebody else can use it as a
+    /// selfie, so nothing is erased on a visitor's word.
+    #[default]
+    Request,
+    /// The faces are erased at once.
+    Immediate,
+}
+
+impl Removal {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Request, Self::Immediate];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Immediate => "immediate",
+        }
+    }
+}
+
 /// What visitors may do in a gallery, and what it tells them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -48,6 +73,8 @@ pub struct GallerySettings {
     pub downloads: Downloads,
     /// See pictures with the album's watermark alone, if it has one.
     pub watermark: bool,
+    /// What happens when they ask to be removed.
+    pub removal: Removal,
     /// Searches of one visitor on a day.
     pub searches_per_visitor: u32,
     /// Whom visitors write to.
@@ -69,6 +96,7 @@ impl Default for GallerySettings {
             browse: false,
             downloads: Downloads::default(),
             watermark: true,
+            removal: Removal::default(),
             searches_per_visitor: SEARCHES_PER_VISITOR,
             contact: None,
             privacy_url: None,
@@ -180,17 +208,23 @@ pub enum ReportKind {
     NotMe,
     /// It should not be there.
     Report,
+    /// The visitor is in it and asks to be removed.
+    Removal,
 }
 
 impl ReportKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::NotMe, Self::Report];
+    pub const ALL: [Self; 3] = [Self::NotMe, Self::Report, Self::Removal];
+
+    /// Those that a visitor says of one photo. A removal is said of all that a selfie finds.
+    pub const OF_PHOTO: [Self; 2] = [Self::NotMe, Self::Report];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotMe => "not_me",
             Self::Report => "report",
+            Self::Removal => "removal",
         }
     }
 }
@@ -200,8 +234,8 @@ impl ReportKind {
 pub struct NewReport {
     /// The album.
     pub album: AlbumId,
-    /// The photo.
-    pub photo: PhotoId,
+    /// The photos; those that are not there any more are left out.
+    pub photos: Vec<PhotoId>,
     /// What is said.
     pub kind: ReportKind,
     /// Who says it: the HMAC of the network.

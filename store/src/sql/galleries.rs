@@ -223,17 +223,21 @@ impl Galleries for SqlGalleries {
     async fn report(&self, report: NewReport) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
-                      values ($1, $2, $3, $4, $5, $6, $7) on conflict (album, photo, kind, visitor) do nothing";
-        query(OPERATION, insert)
-            .bind(Uuid::now_v7())
-            .bind(report.album)
-            .bind(report.photo)
-            .bind(report.kind.as_str())
-            .bind(report.visitor.to_vec())
-            .bind(report.note)
-            .bind(now_micros())
-            .execute(&mut transaction)
-            .await?;
+                      select $1, album, id, $4, $5, $6, $7 from photo where album = $2 and id = $3 \
+                      on conflict (album, photo, kind, visitor) do nothing";
+        let now = now_micros();
+        for photo in report.photos {
+            query(OPERATION, insert)
+                .bind(Uuid::now_v7())
+                .bind(report.album)
+                .bind(photo)
+                .bind(report.kind.as_str())
+                .bind(report.visitor.to_vec())
+                .bind(report.note.clone())
+                .bind(now)
+                .execute(&mut transaction)
+                .await?;
+        }
         transaction.commit(OPERATION).await
     }
 

@@ -51,6 +51,8 @@ export interface Erasure {
   faces: number;
   confirm: string | null;
   receiptId: string | null;
+  /** The organizer decides. */
+  isRequest: boolean;
 }
 
 // The address is `/g/{link}`, and what follows it is ours.

@@ -145,7 +145,7 @@ function Camera({ isBusy, onTaken, onOff }: CameraProps) {
   );
 }
 
-/** Erases the faces of who is on the selfie, after saying how many. */
+/** Has the faces of who is on the selfie erased, or asks the organizer to, after saying how many. */
 function Leave({ imageId }: { imageId: string }) {
   const preview = useSignal<Erasure | undefined>(undefined);
   const done = useSignal<Erasure | undefined>(undefined);
@@ -167,14 +167,14 @@ function Leave({ imageId }: { imageId: string }) {
         <Dialog title={t("leave.title")} onClose={close}>
           {done.value ? (
             <div class="stack" role="status">
-              <p>{t("leave.done", { count: formatNumber(done.value.faces) })}</p>
+              <p>{t(done.value.isRequest ? "leave.asked" : "leave.done", { count: formatNumber(done.value.faces) })}</p>
               {done.value.receiptId && <p class="small">{t("leave.receipt")} <code>{done.value.receiptId}</code></p>}
             </div>
           ) : (
             <div class="stack">
-              <p>{t("leave.text", { count: formatNumber(preview.value.faces) })}</p>
+              <p>{t(preview.value.isRequest ? "leave.ask" : "leave.text", { count: formatNumber(preview.value.faces) })}</p>
               <div class="row">
-                <Button kind="danger" busy={leave.isBusy.value} onClick={() => void leave.run()}>{t("leave.confirm")}</Button>
+                <Button kind="danger" busy={leave.isBusy.value} onClick={() => void leave.run()}>{t(preview.value.isRequest ? "leave.send" : "leave.confirm")}</Button>
                 <Button onClick={close}>{t("selfie.cancel")}</Button>
               </div>
               <Failed failure={leave.failure.value} />

@@ -31,6 +31,7 @@ function Reports({ albumId }: { albumId: string }) {
                 <li key={report.photoId + report.kind + report.createdAt}>
                   <a href={`/console/albums/${albumId}/photos/${report.photoId}`}>{tName("gallery", `report_${report.kind}`)}</a>{" "}
                   <span class="quiet small">{formatTime(report.createdAt)}</span>
+                  {report.kind === "removal" && <p class="quiet small">{t("gallery.report_removal_hint")}</p>}
                   {report.note && <p>{report.note}</p>}
                 </li>
               ))}
@@ -120,9 +121,9 @@ export function GalleryPage({ album }: AlbumProps) {
 
 /** The settings that the form changes. */
 function pickSettings(gallery: Gallery) {
-  const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor } = gallery;
+  const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, removal, expiresAt, searchesPerVisitor } = gallery;
   const { contact, privacyUrl, intro } = gallery;
-  const plain = { enabled, bibSearch, selfieSearch, browse, downloads, watermark, expiresAt, searchesPerVisitor };
+  const plain = { enabled, bibSearch, selfieSearch, browse, downloads, watermark, removal, expiresAt, searchesPerVisitor };
   return { ...plain, contact, privacyUrl, intro };
 }
 
@@ -200,6 +201,16 @@ function GalleryTexts({ form, set }: FormProps) {
         hint={t("gallery.watermark_hint")}
         checked={form.watermark}
         onChange={(checked) => set({ watermark: checked })}
+      />
+      <SelectField
+        label={t("gallery.removal")}
+        hint={t("gallery.removal_hint")}
+        value={form.removal}
+        options={[
+          ["request", t("gallery.removal_request")],
+          ["immediate", t("gallery.removal_immediate")],
+        ]}
+        onChange={(value) => set({ removal: value as Gallery["removal"] })}
       />
       <Field
         label={t("gallery.expires")}
