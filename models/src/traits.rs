@@ -1,6 +1,8 @@
 //! The traits through which the pipeline uses networks. Methods take `&mut self` because a session belongs to one thread.
 //! Results are one per input, in the same order, in pixels of the input frame.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -71,6 +73,15 @@ pub trait BibReader: Send {
     /// # Errors
     /// `Inference` when the runtime fails, `Interrupted` when the reader was interrupted.
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError>;
+    /// Takes the next step of each photo: some runs of a network, so that others can be served between two steps of a photo
+    /// with many runners. The texts at the end are those of [`Self::read`]. By default a photo is one step.
+    ///
+    /// # Errors
+    /// As of [`Self::read`]; the steps can then be taken again.
+    fn read_step(&mut self, photos: &[OpenReading<'_>]) -> Result<Vec<ReadStep>, ModelError> {
+        let requests: Vec<ReadRequest<'_>> = photos.iter().map(|photo| photo.request).collect();
+        Ok(self.read(&requests)?.into_iter().map(ReadStep::Done).collect())
+    }
     /// Has calls end early once `interrupt` is set. Reading a photo takes many runs of networks, up to seconds; a reader
     /// that runs a single one per photo ignores this.
     fn end_when_set(&mut self, _interrupt: Interrupt) {}
@@ -187,6 +198,46 @@ pub struct ReadRequest<'a> {
     pub faces: &'a [FaceBox],
     /// The album's bib pattern.
     pub pattern: &'a BibPattern,
+}
+
+/// A photo of which a reader has taken some steps.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenReading<'a> {
+    /// The photo, the same in all steps.
+    pub request: ReadRequest<'a>,
+    /// What the step before returned; `None` for the first one.
+    pub progress: Option<&'a ReadProgress>,
+}
+
+/// What a step of reading led to.
+#[derive(Clone, Debug)]
+pub enum ReadStep {
+    /// The photo needs more steps.
+    More(ReadProgress),
+    /// The texts of the photo, most confident first.
+    Done(Vec<BibText>),
+}
+
+/// How far a reader is with a photo; only readers of its kind know what is in it. Cheap to clone.
+#[derive(Clone)]
+pub struct ReadProgress(Arc<dyn Any + Send + Sync>);
+
+impl ReadProgress {
+    /// Wraps what a reader knows of a photo.
+    pub fn new<T: Any + Send + Sync>(state: T) -> Self {
+        Self(Arc::new(state))
+    }
+
+    /// Returns what [`Self::new`] wrapped; `None` if that was of another type.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for ReadProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadProgress").finish_non_exhaustive()
+    }
 }
 
 /// A text that was read.

@@ -5,11 +5,13 @@
 //! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
 //! confident bib but with a trace of one gets a second pass at a larger scale. The full frame is read when no bib was accepted.
 //! `readings` decides which of two readings of one text is kept. `reader` takes the photos of a batch through these steps
-//! together, so that a call of a network has the torsos, or the texts, of several photos.
+//! together, so that a call of a network has the torsos, or the texts, of several photos; a photo with many runners takes
+//! several turns (`progress`), between which others are read.
 //!
 //! Knows nothing of albums except the pattern of their bibs.
 
 mod bib_gate;
+mod progress;
 mod reader;
 mod readings;
 mod text_detector;

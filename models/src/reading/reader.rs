@@ -1,19 +1,22 @@
-//! Takes the photos of a batch through the steps of the reader together: each step collects what it wants to know of all
-//! photos, and asks a network in as few calls as its bucket allows. With a bucket of one, as on a processor, the calls are
-//! those of photo after photo.
+//! Takes the photos of a batch through the work of the reader together: what several photos need next is asked of a network in
+//! as few calls as its bucket allows. With a bucket of one, as on a processor, the calls are those of photo after photo.
+//!
+//! A photo is read at once, or in steps that are about as long as one call: `progress` says what is next and how much of it a
+//! step takes.
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::geometry::Quad;
 
-use super::bib_gate::{BibGate, GateOpinion};
-use super::readings::{FoundText, TextReading, drop_contained, merge_readings};
+use super::bib_gate::BibGate;
+use super::progress::{Pass, PhotoProgress, Piece, StepBudget, Torso, Unseen, Work};
+use super::readings::{FoundText, TextReading};
 use super::text_recogniser::{RecognisedLine, TextOfFrame, TextRecogniser};
-use super::torso::{FIRST_PASS, Runner, SECOND_PASS, select_runners};
+use super::torso::{FIRST_PASS, SECOND_PASS, select_runners};
 use super::torso_detector::{TorsoDetector, TorsoLook};
 use super::{ReaderNetworks, SharedTextDetector};
 use crate::bucket::Bucket;
 use crate::traits::{
-    BibPattern, BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest, TorsoCounts,
+    BibPattern, BibReader, BibText, Interrupt, ModelError, ModelIdentity, OpenReading, ReadProgress,
+    ReadRequest, ReadStep, TorsoCounts,
 };
 
 /// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
@@ -34,28 +37,24 @@ pub struct TorsoBibReader {
     second_pass: TorsoDetector,
     full_frame: SharedTextDetector,
     recogniser: TextRecogniser,
+    /// Torsos, frames or texts per call.
+    items_per_call: usize,
     identity: ModelIdentity,
     interrupt: Interrupt,
     counts: TorsoCounts,
 }
 
-/// A photo with what is known of it so far.
+/// A photo with what is known of it so far, and what may be done with it now.
 struct OpenPhoto<'r> {
-    request: &'r ReadRequest<'r>,
-    /// Largest runner first.
-    torsos: Vec<Torso>,
-    readings: Vec<TextReading>,
+    request: ReadRequest<'r>,
+    progress: PhotoProgress,
+    budget: StepBudget,
 }
 
-/// A runner with what is known of the torso.
-struct Torso {
-    runner: Runner,
-    /// What the gate says, if there is one.
-    opinion: Option<GateOpinion>,
-    /// The highest text probability of the first pass; 0 where none ran.
-    text_probability: f32,
-    /// Whether a second pass may show a bib that the first one did not (step 13).
-    is_unresolved: bool,
+/// What is next of the photo with this index.
+struct PieceOfPhoto {
+    photo: usize,
+    piece: Piece,
 }
 
 /// A detected text of the photo with this index.
@@ -64,20 +63,14 @@ struct TextOfPhoto {
     found: FoundText,
 }
 
-impl Torso {
-    fn new(runner: Runner, opinion: Option<GateOpinion>) -> Self {
-        Self { runner, opinion, text_probability: 0.0, is_unresolved: false }
-    }
-
-    fn look<'a>(&'a self, request: &ReadRequest<'a>) -> TorsoLook<'a> {
-        let cells = self.opinion.as_ref().map(|opinion| &opinion.rows);
-        TorsoLook { frame: request.frame, runner: &self.runner, cells }
-    }
-}
-
 impl OpenPhoto<'_> {
-    fn has_accepted(&self) -> bool {
-        self.readings.iter().any(TextReading::is_accepted)
+    fn next_piece(&self) -> Option<Piece> {
+        self.budget.next_piece(&self.progress, self.request.faces.len())
+    }
+
+    fn look<'a>(&'a self, torso: &'a Torso) -> TorsoLook<'a> {
+        let cells = torso.opinion.as_ref().map(|opinion| &opinion.rows);
+        TorsoLook { frame: self.request.frame, runner: &torso.runner, cells }
     }
 }
 
@@ -91,36 +84,72 @@ impl TorsoBibReader {
             second_pass: TorsoDetector::new(device, &SECOND_PASS, networks.second_pass, bucket),
             full_frame: networks.full_frame,
             recogniser: TextRecogniser::new(device, networks.recogniser, &networks.characters, bucket),
+            items_per_call: bucket.size(),
             identity,
             interrupt: Interrupt::default(),
             counts: TorsoCounts::default(),
         }
     }
 
-    /// Asks the gate about every runner and runs the first pass on those who may wear a number, the second on those of them
+    /// Does what the budgets of the photos allow. All photos that need the same next do it together, those first that are
+    /// behind the others.
+    ///
+    /// The gate is asked about every runner, and the first pass runs on those who may wear a number, the second on those of them
     /// without a confident bib. The largest runner gets a second pass in any case when the photo has no bib, and the full
     /// frame is read when that shows none either.
-    fn read_photos(&mut self, requests: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
-        let photos = requests.iter().map(|request| self.ask_gate(request));
-        let mut photos = photos.collect::<Result<Vec<_>, _>>()?;
-        self.run_first_pass(&mut photos)?;
-        for photo in &mut photos {
-            self.find_unresolved(photo)?;
+    fn advance(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
+        loop {
+            let pieces: Vec<Option<Piece>> = photos.iter().map(OpenPhoto::next_piece).collect();
+            let Some(task) = pieces.iter().flatten().map(|piece| piece.task).min() else { return Ok(()) };
+            let pieces = pieces.into_iter().enumerate();
+            let of_task = pieces.filter_map(|(photo, piece)| Some(PieceOfPhoto { photo, piece: piece? }));
+            let of_task: Vec<PieceOfPhoto> = of_task.filter(|photo| photo.piece.task == task).collect();
+            for PieceOfPhoto { photo, piece } in &of_task {
+                photos[*photo].budget.spend(piece);
+            }
+            match (task.pass, task.work) {
+                (pass, Work::Choose) => {
+                    for PieceOfPhoto { photo, .. } in &of_task {
+                        let unseen = self.choose(pass, &mut photos[*photo])?;
+                        photos[*photo].progress.look_at(unseen);
+                    }
+                }
+                (Pass::FullFrame, Work::Detect { .. }) => self.detect_in_full_frames(photos, &of_task)?,
+                (pass, Work::Detect { .. }) => self.detect_on_torsos(pass, photos, &of_task)?,
+                (_, Work::Recognise) => self.recognise(photos, &of_task)?,
+            }
         }
-        self.run_second_pass(&mut photos, |_, photo| {
-            photo.torsos.iter().filter(|torso| torso.is_unresolved).collect()
-        })?;
-        self.run_second_pass(&mut photos, |reader, photo| {
-            let largest = photo.torsos.first().filter(|_| !photo.has_accepted());
-            let untried = largest.filter(|torso| !torso.is_unresolved && reader.may_get_second_pass(torso));
-            untried.into_iter().collect()
-        })?;
-        self.read_full_frames(&mut photos)?;
-        Ok(photos.into_iter().map(|photo| into_bib_texts(photo.readings)).collect())
     }
 
-    /// Returns the photo with the torsos that may show a number; without a gate all but those of small runners.
-    fn ask_gate<'r>(&mut self, request: &'r ReadRequest<'r>) -> Result<OpenPhoto<'r>, ModelError> {
+    /// Decides where a pass looks.
+    fn choose(&mut self, pass: Pass, photo: &mut OpenPhoto<'_>) -> Result<Vec<Unseen>, ModelError> {
+        let torsos: Vec<usize> = match pass {
+            Pass::First => {
+                photo.progress.torsos = self.ask_gate(&photo.request)?;
+                (0..photo.progress.torsos.len()).collect()
+            }
+            Pass::Second => self.find_unresolved(photo)?,
+            Pass::Largest => {
+                let has_accepted = photo.progress.has_accepted();
+                let largest = photo.progress.torsos.first().filter(|_| !has_accepted);
+                let untried = largest.filter(|torso| !torso.is_unresolved && self.may_get_second_pass(torso));
+                untried.map(|_| 0).into_iter().collect()
+            }
+            Pass::FullFrame => {
+                let whole = (!photo.progress.has_accepted()).then_some(Unseen { height: 0, torso: 0 });
+                return Ok(whole.into_iter().collect());
+            }
+        };
+        let detector = if pass == Pass::First { &self.first_pass } else { &self.second_pass };
+        let unseen = |torso: usize| {
+            let height = detector.height_for(&photo.look(&photo.progress.torsos[torso]))?;
+            Some(Unseen { height, torso })
+        };
+        Ok(torsos.into_iter().filter_map(unseen).collect())
+    }
+
+    /// Returns the torsos that may show a number; without a gate all but those of small runners.
+    fn ask_gate(&mut self, request: &ReadRequest<'_>) -> Result<Vec<Torso>, ModelError> {
         let runners = select_runners(request.faces, request.frame.size());
         let has_gate = self.bib_gate.is_some();
         let mut torsos = Vec::with_capacity(runners.len());
@@ -151,68 +180,52 @@ impl TorsoBibReader {
         }
         self.counts.read += torsos.len() as u64;
         self.counts.no_number += skipped;
-        Ok(OpenPhoto { request, torsos, readings: Vec::new() })
+        Ok(torsos)
     }
 
-    fn run_first_pass(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
-        let span = tracing::debug_span!("first_pass").entered();
-        let looks: Vec<TorsoLook<'_>> = photos
+    fn detect_on_torsos(
+        &mut self,
+        pass: Pass,
+        photos: &mut [OpenPhoto<'_>],
+        pieces: &[PieceOfPhoto],
+    ) -> Result<(), ModelError> {
+        let open: &[OpenPhoto<'_>] = photos;
+        let looks: Vec<TorsoLook<'_>> = pieces
             .iter()
-            .flat_map(|photo| photo.torsos.iter().map(|torso| torso.look(photo.request)))
+            .flat_map(|PieceOfPhoto { photo, piece }| {
+                let photo = &open[*photo];
+                let torsos = photo.progress.unseen(piece.items);
+                torsos.map(move |unseen| photo.look(&photo.progress.torsos[unseen.torso]))
+            })
             .collect();
-        let mut found = self.first_pass.detect_all(&looks, &self.interrupt)?.into_iter();
-        drop(span);
-        let mut texts = Vec::new();
-        for (index, photo) in photos.iter_mut().enumerate() {
-            for (torso, found) in photo.torsos.iter_mut().zip(&mut found) {
-                torso.text_probability = found.text_probability;
-                let is_small = torso.runner.is_small();
-                let text = |quad| TextOfPhoto { photo: index, found: FoundText { quad, is_small } };
-                texts.extend(found.texts.into_iter().map(text));
-            }
-        }
-        let readings = self.recognise_texts(photos, texts)?;
-        for (photo, readings) in photos.iter_mut().zip(readings) {
-            photo.readings = readings;
+        let found = if pass == Pass::First {
+            let _span = tracing::debug_span!("first_pass").entered();
+            self.first_pass.detect_all(&looks, &self.interrupt)?
+        } else {
+            let _span = tracing::debug_span!("second_pass").entered();
+            self.second_pass.detect_all(&looks, &self.interrupt)?
+        };
+        drop(looks);
+        let mut found = found.into_iter();
+        for PieceOfPhoto { photo, piece } in pieces {
+            photos[*photo].progress.add_detected(found.by_ref().take(piece.items));
         }
         Ok(())
-    }
-
-    /// Reads the torsos that `choose` returns of each photo at the larger scale, and merges what is read.
-    fn run_second_pass(
-        &mut self,
-        photos: &mut [OpenPhoto<'_>],
-        choose: impl for<'p> Fn(&Self, &'p OpenPhoto<'_>) -> Vec<&'p Torso>,
-    ) -> Result<(), ModelError> {
-        let (mut looks, mut owners) = (Vec::new(), Vec::new());
-        let reader = &*self;
-        for (index, photo) in photos.iter().enumerate() {
-            let torsos = choose(reader, photo);
-            owners.extend(torsos.iter().map(|_| index));
-            looks.extend(torsos.into_iter().map(|torso| torso.look(photo.request)));
-        }
-        if looks.is_empty() {
-            return Ok(());
-        }
-        let span = tracing::debug_span!("second_pass").entered();
-        let found = self.second_pass.detect_all(&looks, &self.interrupt)?;
-        drop(span);
-        let texts = owners.into_iter().zip(found).map(|(photo, found)| (photo, found.texts));
-        self.merge_texts(photos, texts)
     }
 
     /// Finds the torsos without a confident bib that may have one which a larger scale shows (step 13): the text detector or
     /// the gate saw a trace of it.
-    fn find_unresolved(&mut self, photo: &mut OpenPhoto<'_>) -> Result<(), ModelError> {
-        for index in 0..photo.torsos.len() {
-            let is_unresolved = self.deserves_second_pass(photo, &photo.torsos[index])?;
-            photo.torsos[index].is_unresolved = is_unresolved;
+    fn find_unresolved(&mut self, photo: &mut OpenPhoto<'_>) -> Result<Vec<usize>, ModelError> {
+        for index in 0..photo.progress.torsos.len() {
+            let is_unresolved = self.deserves_second_pass(photo, &photo.progress.torsos[index])?;
+            photo.progress.torsos[index].is_unresolved = is_unresolved;
         }
-        Ok(())
+        let torsos = photo.progress.torsos.iter().enumerate();
+        Ok(torsos.filter(|(_, torso)| torso.is_unresolved).map(|(index, _)| index).collect())
     }
 
     fn deserves_second_pass(&mut self, photo: &OpenPhoto<'_>, torso: &Torso) -> Result<bool, ModelError> {
-        let is_resolved = photo.readings.iter().any(|reading| reading.resolves(&torso.runner));
+        let is_resolved = photo.progress.readings.iter().any(|reading| reading.resolves(&torso.runner));
         if is_resolved || !self.may_get_second_pass(torso) {
             return Ok(false);
         }
@@ -241,75 +254,63 @@ impl TorsoBibReader {
         is_likely && !torso.runner.is_small()
     }
 
-    /// Reads the full frames of the photos on whose torsos no bib was accepted.
-    fn read_full_frames(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
-        let owners: Vec<usize> = (0..photos.len()).filter(|&index| !photos[index].has_accepted()).collect();
-        if owners.is_empty() {
-            return Ok(());
-        }
-        let frames: Vec<_> = owners.iter().map(|&index| photos[index].request.frame).collect();
+    fn detect_in_full_frames(
+        &mut self,
+        photos: &mut [OpenPhoto<'_>],
+        pieces: &[PieceOfPhoto],
+    ) -> Result<(), ModelError> {
+        let frames: Vec<_> = pieces.iter().map(|piece| photos[piece.photo].request.frame).collect();
         let span = tracing::debug_span!("full_frame").entered();
         let found = self.full_frame.detect_full_frames(&frames, &self.interrupt)?;
         drop(span);
-        self.merge_texts(photos, owners.into_iter().zip(found))
-    }
-
-    /// Recognises texts of the photos with these indices, and merges what is read.
-    fn merge_texts(
-        &mut self,
-        photos: &mut [OpenPhoto<'_>],
-        texts: impl Iterator<Item = (usize, Vec<Quad>)>,
-    ) -> Result<(), ModelError> {
-        let to_texts = |(photo, quads): (usize, Vec<Quad>)| {
-            quads.into_iter().map(move |quad| TextOfPhoto { photo, found: FoundText::from(quad) })
-        };
-        let readings = self.recognise_texts(photos, texts.flat_map(to_texts).collect())?;
-        for (photo, readings) in photos.iter_mut().zip(readings) {
-            merge_readings(&mut photo.readings, readings);
+        for (piece, texts) in pieces.iter().zip(found) {
+            photos[piece.photo].progress.add_full_frame(texts);
         }
         Ok(())
     }
 
-    /// Reads the texts that are not contained in larger ones of their photo; returns a list for each photo. The pattern is
-    /// matched before upper-casing: letters on bibs are capitals, so a small letter belongs to a word (`10k`).
+    fn recognise(&mut self, photos: &mut [OpenPhoto<'_>], pieces: &[PieceOfPhoto]) -> Result<(), ModelError> {
+        let texts: Vec<TextOfPhoto> = pieces
+            .iter()
+            .flat_map(|&PieceOfPhoto { photo, piece }| {
+                let unread = photos[photo].progress.unread(piece.items);
+                unread.map(move |found| TextOfPhoto { photo, found })
+            })
+            .collect();
+        let mut readings = self.recognise_texts(photos, &texts)?.into_iter();
+        for PieceOfPhoto { photo, piece } in pieces {
+            photos[*photo].progress.add_readings(readings.by_ref().take(piece.items).collect());
+        }
+        Ok(())
+    }
+
+    /// Reads texts. The pattern is matched before upper-casing: letters on bibs are capitals, so a small letter belongs to a
+    /// word (`10k`).
     fn recognise_texts(
         &mut self,
         photos: &[OpenPhoto<'_>],
-        texts: Vec<TextOfPhoto>,
-    ) -> Result<Vec<Vec<TextReading>>, ModelError> {
-        let mut by_photo: Vec<Vec<FoundText>> = photos.iter().map(|_| Vec::new()).collect();
-        texts.into_iter().for_each(|text| by_photo[text.photo].push(text.found));
+        texts: &[TextOfPhoto],
+    ) -> Result<Vec<TextReading>, ModelError> {
         let _span = tracing::debug_span!("recognise").entered();
-        let kept: Vec<TextOfPhoto> = by_photo
-            .into_iter()
-            .enumerate()
-            .flat_map(|(photo, texts)| {
-                drop_contained(texts).into_iter().map(move |found| TextOfPhoto { photo, found })
-            })
-            .collect();
         let to_text = |text: &TextOfPhoto| TextOfFrame {
             frame: photos[text.photo].request.frame,
             quad: text.found.quad,
         };
         let lines =
-            self.recogniser.read_all(&kept.iter().map(to_text).collect::<Vec<_>>(), &self.interrupt)?;
+            self.recogniser.read_all(&texts.iter().map(to_text).collect::<Vec<_>>(), &self.interrupt)?;
         let pattern = |text: &TextOfPhoto| photos[text.photo].request.pattern;
-        let read = kept.iter().zip(lines);
+        let read = texts.iter().zip(lines);
         let mut readings: Vec<TextReading> =
             read.map(|(text, line)| to_reading(&text.found, line, pattern(text))).collect();
         let short: Vec<usize> =
-            (0..kept.len()).filter(|&index| readings[index].may_be_longer(pattern(&kept[index]))).collect();
-        let ends: Vec<_> = short.iter().map(|&index| to_text(&kept[index])).collect();
+            (0..texts.len()).filter(|&index| readings[index].may_be_longer(pattern(&texts[index]))).collect();
+        let ends: Vec<_> = short.iter().map(|&index| to_text(&texts[index])).collect();
         let beyond = self.recogniser.read_beyond_ends(&ends, &self.interrupt)?;
         for (index, beyond) in short.into_iter().zip(beyond) {
-            let limit = max_confidence(&beyond, kept[index].found.is_small);
-            readings[index].complete(beyond, limit, pattern(&kept[index]));
+            let limit = max_confidence(&beyond, texts[index].found.is_small);
+            readings[index].complete(beyond, limit, pattern(&texts[index]));
         }
-        let mut of_photos: Vec<Vec<TextReading>> = photos.iter().map(|_| Vec::new()).collect();
-        for (text, reading) in kept.iter().zip(readings) {
-            of_photos[text.photo].push(reading);
-        }
-        Ok(of_photos)
+        Ok(readings)
     }
 }
 
@@ -332,7 +333,32 @@ fn max_confidence(line: &RecognisedLine, is_small: bool) -> f32 {
 
 impl BibReader for TorsoBibReader {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
-        self.read_photos(photos)
+        let budget = StepBudget::unlimited();
+        let mut photos: Vec<OpenPhoto<'_>> = photos
+            .iter()
+            .map(|request| OpenPhoto { request: *request, progress: PhotoProgress::new(), budget })
+            .collect();
+        self.advance(&mut photos)?;
+        Ok(photos.into_iter().map(|photo| into_bib_texts(photo.progress.readings)).collect())
+    }
+
+    fn read_step(&mut self, photos: &[OpenReading<'_>]) -> Result<Vec<ReadStep>, ModelError> {
+        let budget = StepBudget::of_step(self.items_per_call);
+        let mut photos: Vec<OpenPhoto<'_>> = photos
+            .iter()
+            .map(|OpenReading { request, progress }| {
+                // What another kind of reader has found is of no use: the photo is read from the start.
+                let known = progress.and_then(|progress| progress.get::<PhotoProgress>());
+                let progress = known.cloned().unwrap_or_else(PhotoProgress::new);
+                OpenPhoto { request: *request, progress, budget }
+            })
+            .collect();
+        self.advance(&mut photos)?;
+        let end_step = |photo: OpenPhoto<'_>| match photo.progress.is_read() {
+            true => ReadStep::Done(into_bib_texts(photo.progress.readings)),
+            false => ReadStep::More(ReadProgress::new(photo.progress)),
+        };
+        Ok(photos.into_iter().map(end_step).collect())
     }
 
     fn end_when_set(&mut self, interrupt: Interrupt) {
@@ -368,7 +394,7 @@ fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::geometry::Point;
+    use photofinish_kernels::geometry::{Point, Quad};
     use photofinish_kernels::lattice::Lattice;
 
     use super::*;

@@ -54,7 +54,7 @@ impl TorsoDetector {
         looks: &[TorsoLook<'_>],
         interrupt: &Interrupt,
     ) -> Result<Vec<TorsoTexts>, ModelError> {
-        let heights: Vec<u32> = self.detectors.iter().map(|(height, _)| *height).collect();
+        let heights = self.heights();
         let mut found: Vec<TorsoTexts> = looks.iter().map(|_| TorsoTexts::default()).collect();
         let shown: Vec<(usize, ShownTorso<'_>)> = looks
             .iter()
@@ -68,6 +68,15 @@ impl TorsoDetector {
             indices.into_iter().zip(texts).for_each(|(index, texts)| found[index] = texts);
         }
         Ok(found)
+    }
+
+    /// The height of the network that sees a torso; `None` when nothing of it is in the photo.
+    pub(super) fn height_for(&self, look: &TorsoLook<'_>) -> Option<u32> {
+        self.show(look, &self.heights()).map(|torso| torso.rows.count)
+    }
+
+    fn heights(&self) -> Vec<u32> {
+        self.detectors.iter().map(|(height, _)| *height).collect()
     }
 
     /// Which rows of the canvas show the torso; `None` when nothing of it is in the photo.

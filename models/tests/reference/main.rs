@@ -6,6 +6,7 @@
 mod batches;
 mod environment;
 mod pictures;
+mod steps;
 
 use std::path::Path;
 

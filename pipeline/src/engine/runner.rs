@@ -300,12 +300,14 @@ impl<S: SteppedStage> Worker<S> {
             }
             match result {
                 Ok(Step::Part(part)) => {
-                    parts.push(part);
+                    S::add_part(&mut parts, part);
                     let photo = InFlight { ticket, item };
                     self.inlet.put_back(OpenPhoto { photo, parts, span: Some(span) });
                 }
                 Ok(Step::Wait(part)) => {
-                    parts.extend(part);
+                    if let Some(part) = part {
+                        S::add_part(&mut parts, part);
+                    }
                     let photo = InFlight { ticket, item };
                     self.inlet.put_back_first(OpenPhoto { photo, parts, span: Some(span) });
                 }

@@ -67,6 +67,11 @@ pub trait SteppedStage {
         parts: &[Vec<Self::Part>],
     ) -> Result<StepResults<Self::Part, Self::Out>, Outage>;
 
+    /// Adds what a step found to what earlier steps of the photo found.
+    fn add_part(parts: &mut Vec<Self::Part>, found: Self::Part) {
+        parts.push(found);
+    }
+
     /// Returns how much of the work of a batch is for this photo, in a unit of the stage: its share of the cost. `parts` is what
     /// its earlier steps found.
     fn weigh(_item: &Self::In, _parts: &[Self::Part]) -> u64 {

@@ -38,6 +38,7 @@ pub(crate) struct CellGrid {
 }
 
 /// A cell of a frame, copied into a picture.
+#[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) picture: Picture,
     /// The cell in pixels of the frame.

@@ -1,5 +1,5 @@
-//! The stage `read`: reads bibs and classifies each text for search. The last stage that needs pixels. The whole frame is
-//! one step, each grid cell another.
+//! The stage `read`: reads bibs and classifies each text for search. The last stage that needs pixels. The whole frame and
+//! each grid cell are read one after the other, each in as many steps as the reader takes for its runners.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use photofinish_kernels::image::frame::Size;
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::reading::{RunnerBudget, limit_runners};
 use photofinish_models::traits::{
-    BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
+    BibPattern, BibReader, BibText, FaceBox, ModelError, OpenReading, ReadProgress, ReadRequest, ReadStep,
+    TorsoCounts,
 };
 use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
 use photofinish_store::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
@@ -54,14 +55,14 @@ impl Read {
     }
 }
 
-fn read_inference<'a>() -> BatchInference<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {
-    BatchInference { run: |reader, photos| reader.read(photos), self_test }
+fn read_inference<'a>() -> BatchInference<dyn BibReader, OpenReading<'a>, ReadStep> {
+    BatchInference { run: |reader, photos| reader.read_step(photos), self_test }
 }
 
 /// Uses the faces of the request, which determine the sizes at which the photo is read.
 fn self_test(
     reader: &mut (dyn BibReader + 'static),
-    photo: &ReadRequest<'_>,
+    OpenReading { request: photo, .. }: &OpenReading<'_>,
     kind: SelfTest,
 ) -> Result<(), ModelError> {
     if kind == SelfTest::Minimal {
@@ -78,8 +79,9 @@ fn count_torsos(counts: TorsoCounts) {
     }
 }
 
-/// What one step reads of a photo.
-struct Region {
+/// A part of a photo that is read by itself.
+#[derive(Debug)]
+pub(crate) struct Region {
     pattern: Arc<BibPattern>,
     /// A cell, which has its own pixels; the whole frame if absent.
     cell: Option<Cell>,
@@ -91,53 +93,98 @@ struct Region {
 
 type BibTexts = Vec<BibText>;
 
+/// What steps have found.
+#[derive(Debug)]
+pub(crate) enum ReadPart {
+    /// The texts of a region, in pixels of the frame.
+    Texts(BibTexts),
+    /// How far the reader is with the region that it reads; always the last part. A region is kept while it is read, so that
+    /// a cell is cut once.
+    Open(Arc<Region>, ReadProgress),
+}
+
+impl ReadPart {
+    fn texts(&self) -> Option<&BibTexts> {
+        match self {
+            Self::Texts(texts) => Some(texts),
+            Self::Open(..) => None,
+        }
+    }
+}
+
+/// The region that a step reads, and how far the reader is with it.
+struct OpenRegion<'p> {
+    region: Arc<Region>,
+    progress: Option<&'p ReadProgress>,
+}
+
 impl SteppedStage for Read {
     type In = EmbeddedPhoto;
-    type Part = BibTexts;
+    type Part = ReadPart;
     type Out = ReadPhoto;
 
     fn step(
         &mut self,
         batch: &[EmbeddedPhoto],
-        parts: &[Vec<BibTexts>],
-    ) -> Result<StepResults<BibTexts, ReadPhoto>, Outage> {
+        parts: &[Vec<ReadPart>],
+    ) -> Result<StepResults<ReadPart, ReadPhoto>, Outage> {
         let photos = || batch.iter().zip(parts);
-        let regions: Vec<Option<Region>> =
-            photos().map(|(photo, parts)| self.next_region(photo, parts.len())).collect();
-        let requests: Vec<ReadRequest<'_>> = batch
+        let regions: Vec<Option<OpenRegion<'_>>> =
+            photos().map(|(photo, parts)| self.next_region(photo, parts)).collect();
+        let requests: Vec<OpenReading<'_>> = batch
             .iter()
             .zip(&regions)
-            .filter_map(|(photo, region)| Some(read_request(photo, region.as_ref()?)))
+            .filter_map(|(photo, region)| Some(open_reading(photo, region.as_ref()?)))
             .collect();
-        let mut texts = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
+        let mut steps = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
         count_torsos(self.reader.take_counts());
         let mut results = Vec::with_capacity(batch.len());
-        for ((photo, parts), region) in photos().zip(&regions) {
-            let Some(region) = region else {
+        for ((photo, parts), open) in photos().zip(&regions) {
+            let Some(open) = open else {
                 results.push(Ok(Step::Done(self.to_read_photo(photo, Vec::new(), 0))));
                 continue;
             };
-            let found = texts.next().expect("one result per request, checked by `BatchInference`");
-            results.push(found.map(|found| self.end_step(photo, parts, region, found)));
+            let step = steps.next().expect("one result per request, checked by `BatchInference`");
+            results.push(step.map(|step| match step {
+                ReadStep::More(progress) => Step::Part(ReadPart::Open(Arc::clone(&open.region), progress)),
+                ReadStep::Done(found) => self.end_region(photo, parts, &open.region, found),
+            }));
         }
         Ok(results)
     }
 
+    /// The region that was open has got further, or is read.
+    fn add_part(parts: &mut Vec<ReadPart>, found: ReadPart) {
+        if matches!(parts.last(), Some(ReadPart::Open(..))) {
+            parts.pop();
+        }
+        parts.push(found);
+    }
+
     /// Its runners; one at least, for the work around them.
-    fn weigh(photo: &EmbeddedPhoto, _parts: &[BibTexts]) -> u64 {
+    fn weigh(photo: &EmbeddedPhoto, _parts: &[ReadPart]) -> u64 {
         1 + photo.detected.faces.len() as u64
     }
 }
 
 impl Read {
-    /// What the next step reads after `steps` others; `None` where the album wants no texts.
-    fn next_region(&mut self, photo: &EmbeddedPhoto, steps: usize) -> Option<Region> {
+    /// What the next step reads; `None` where the album wants no texts.
+    fn next_region<'p>(&mut self, photo: &EmbeddedPhoto, parts: &'p [ReadPart]) -> Option<OpenRegion<'p>> {
+        if let Some(ReadPart::Open(region, progress)) = parts.last() {
+            return Some(OpenRegion { region: Arc::clone(region), progress: Some(progress) });
+        }
+        let region = Arc::new(self.open_region(photo, parts.len())?);
+        Some(OpenRegion { region, progress: None })
+    }
+
+    /// The whole frame, or the cell that follows after so many regions.
+    fn open_region(&mut self, photo: &EmbeddedPhoto, regions: usize) -> Option<Region> {
         let config = &photo.detected.sized.metadata.lease.config;
         if !config.text.enabled {
             return None;
         }
         let pattern = self.patterns.get(&config.bib_pattern);
-        let cell_index = steps.checked_sub(1);
+        let cell_index = regions.checked_sub(1);
         let frame = photo.detected.sized.frame.frame();
         let RunnerBudget { mut faces, skipped } =
             limit_runners(&photo.detected.faces, frame.size(), self.max_runners);
@@ -156,23 +203,24 @@ impl Read {
         Some(CellGrid::bounded(grid, sized.frame.frame().size(), self.max_cells))
     }
 
-    /// Adds the texts of a step to those of the steps before it.
-    fn end_step(
+    /// Adds the texts of a region to those of the regions before it.
+    fn end_region(
         &self,
         photo: &EmbeddedPhoto,
-        parts: &[BibTexts],
+        parts: &[ReadPart],
         region: &Region,
         found: BibTexts,
-    ) -> Step<BibTexts, ReadPhoto> {
+    ) -> Step<ReadPart, ReadPhoto> {
         let (found, skipped) = (region.to_frame(found), region.skipped);
         let cell_count = self.cell_grid(photo).map_or(0, |grid| grid.cell_count());
-        if parts.len() < cell_count {
-            return Step::Part(found);
+        let earlier: Vec<&BibTexts> = parts.iter().filter_map(ReadPart::texts).collect();
+        if earlier.len() < cell_count {
+            return Step::Part(ReadPart::Texts(found));
         }
         if cell_count == 0 {
             return Step::Done(self.to_read_photo(photo, found, skipped));
         }
-        let texts = merge_texts(parts.iter().flatten().cloned().chain(found).collect());
+        let texts = merge_texts(earlier.into_iter().flatten().cloned().chain(found).collect());
         Step::Done(self.to_read_photo(photo, texts, skipped))
     }
 
@@ -231,12 +279,14 @@ fn faces_for_cell(cell: &Cell, faces: &[FaceBox]) -> Vec<FaceBox> {
     faces.iter().filter(|face| cell.overlaps(&torso(face))).map(|face| cell.face_to_cell(face)).collect()
 }
 
-fn read_request<'a>(photo: &'a EmbeddedPhoto, region: &'a Region) -> ReadRequest<'a> {
+fn open_reading<'a>(photo: &'a EmbeddedPhoto, open: &'a OpenRegion<'_>) -> OpenReading<'a> {
+    let region = &*open.region;
     let frame = match &region.cell {
         Some(cell) => cell.picture.frame(),
         None => photo.detected.sized.frame.frame(),
     };
-    ReadRequest { frame, faces: &region.faces, pattern: &region.pattern }
+    let request = ReadRequest { frame, faces: &region.faces, pattern: &region.pattern };
+    OpenReading { request, progress: open.progress }
 }
 
 fn to_detected_text(text: BibText, size: Size, recogniser: &str) -> Option<DetectedText> {
@@ -313,13 +363,11 @@ mod tests {
         }
     }
 
-    fn read_picture(shade: u8, width: u32, height: u32) -> Result<BatchResults<Vec<BibText>>, Outage> {
+    fn read_picture(shade: u8, width: u32, height: u32) -> Result<BatchResults<ReadStep>, Outage> {
         let picture = Picture::new(vec![shade; (width * height * 3) as usize], width, height).unwrap();
         let pattern = BibPattern::new(DEFAULT_BIB_PATTERN).unwrap();
-        read_inference().infer_batch(
-            &mut SmallReader,
-            &[ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern }],
-        )
+        let request = ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern };
+        read_inference().infer_batch(&mut SmallReader, &[OpenReading { request, progress: None }])
     }
 
     #[test]
@@ -332,6 +380,21 @@ mod tests {
     fn a_frame_that_fails_reading_while_a_grey_one_of_its_size_passes_is_poison() {
         let results = read_picture(255, 100, 80).unwrap();
         assert_eq!(results[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+    }
+
+    #[test]
+    fn of_a_region_that_is_being_read_only_the_last_step_is_kept() {
+        let pattern = Arc::new(BibPattern::new(DEFAULT_BIB_PATTERN).unwrap());
+        let region = Arc::new(Region { pattern, cell: None, faces: Vec::new(), skipped: 0 });
+        let mut parts = vec![ReadPart::Texts(Vec::new())];
+        for step in 0..3 {
+            Read::add_part(&mut parts, ReadPart::Open(Arc::clone(&region), ReadProgress::new(step)));
+        }
+        let [ReadPart::Texts(_), ReadPart::Open(_, progress)] = parts.as_slice() else { panic!("{parts:?}") };
+        assert_eq!(progress.get::<i32>(), Some(&2));
+        Read::add_part(&mut parts, ReadPart::Texts(Vec::new()));
+        assert_eq!(parts.iter().filter_map(ReadPart::texts).count(), 2);
+        assert_eq!(parts.len(), 2);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::wire::{Answer, Reaction};
 
 /// Descriptions that are kept of each kind; all are counted.
 const KEPT_DESCRIPTIONS: usize = 20;
+/// The status with which the service refuses work that it has no room for.
+const BUSY: u16 = 503;
 
 /// Events of one kind: their number, and the first of them in words.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,8 @@ pub struct Counts {
     pub wrong: Tally,
     /// Responses with a status from 500 on.
     pub server_errors: usize,
+    /// Those of them that the contract does not permit there.
+    pub unexpected_errors: Tally,
     /// Error responses without the contract's body or without a request id.
     pub envelope_breaks: Tally,
     /// Responses by status.
@@ -89,13 +93,22 @@ impl Findings {
         self.counts().notes.push(text.into());
     }
 
-    /// Counts a request and what it led to: its status, whether the contract knows its body, and a 500.
+    /// Counts a request and what it led to: its status, whether the contract knows its body, and any failure of the service but
+    /// a 503, with which it says that it is busy.
     pub fn record(&self, case: &str, reaction: &Reaction) {
+        self.record_beside(case, reaction, &[BUSY]);
+    }
+
+    /// As [`Self::record`]; `permitted` are the failures that the contract permits.
+    fn record_beside(&self, case: &str, reaction: &Reaction, permitted: &[u16]) {
         let mut counts = self.counts();
         counts.tried += 1;
         let Reaction::Answered(answer) = reaction else { return };
         *counts.statuses.entry(answer.status).or_default() += 1;
         counts.server_errors += usize::from(answer.status >= 500);
+        if answer.status >= 500 && !permitted.contains(&answer.status) {
+            counts.unexpected_errors.add(format!("{case}: {}", reaction.describe()));
+        }
         if answer.status == 500 {
             counts.wrong.add(format!("{case}: {}", reaction.describe()));
         }
@@ -106,7 +119,7 @@ impl Findings {
 
     /// As [`Self::record`], and the response must have one of these statuses; returns the response.
     pub fn expect(&self, case: &str, reaction: Reaction, statuses: &[u16]) -> Option<Answer> {
-        self.record(case, &reaction);
+        self.record_beside(case, &reaction, statuses);
         let is_expected =
             matches!(&reaction, Reaction::Answered(answer) if statuses.contains(&answer.status));
         self.check(is_expected, || format!("{case}: expected {statuses:?}, got {}", reaction.describe()));
@@ -194,6 +207,18 @@ mod tests {
         assert!(check_envelope(&anonymous).is_err());
         let bare = Answer { headers: vec![("content-length".into(), "0".into())], ..answer(400, "") };
         assert!(check_envelope(&bare).is_err());
+    }
+
+    #[test]
+    fn a_failure_of_the_service_is_unexpected_unless_the_contract_permits_it_there() {
+        let findings = Findings::default();
+        let failed = |status| Reaction::Answered(answer(status, "{}"));
+        findings.record("busy", &failed(503));
+        findings.expect("busy where it may be", failed(503), &[200, 503]);
+        findings.record("a gateway", &failed(502));
+        findings.expect("busy where it may not be", failed(503), &[200]);
+        let counts = findings.into_counts();
+        assert_eq!((counts.server_errors, counts.unexpected_errors.count), (4, 2));
     }
 
     #[test]

@@ -118,17 +118,21 @@ fn raise_file_limit() -> anyhow::Result<()> {
 fn print_findings(outcome: &ClassOutcome) {
     let counts = &outcome.counts;
     println!(
-        "  {} tried in {:.0} s, {} wrong, {} 5xx, {} envelope breaks, {} panics; statuses {:?}",
+        "  {} tried in {:.0} s, {} wrong, {} 5xx ({} unexpected), {} envelope breaks, {} panics; statuses {:?}",
         counts.tried,
         outcome.took.as_secs_f64(),
         counts.wrong.count,
         counts.server_errors,
+        counts.unexpected_errors.count,
         counts.envelope_breaks.count,
         outcome.panics,
         counts.statuses
     );
     for wrong in &counts.wrong.first {
         println!("  WRONG {wrong}");
+    }
+    for failed in &counts.unexpected_errors.first {
+        println!("  5XX {failed}");
     }
     for broken in &counts.envelope_breaks.first {
         println!("  ENVELOPE {broken}");

@@ -85,7 +85,9 @@ pub struct ClassOutcome {
 impl ClassOutcome {
     /// Whether nothing was found that may never happen. Latencies and memory are figures, not failures.
     pub fn is_clean(&self) -> bool {
-        self.counts.wrong.count == 0 && self.counts.envelope_breaks.count == 0 && self.panics == 0
+        let Counts { wrong, envelope_breaks, unexpected_errors, .. } = &self.counts;
+        let found = wrong.count + envelope_breaks.count + unexpected_errors.count + self.panics;
+        found == 0
     }
 }
 

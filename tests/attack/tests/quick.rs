@@ -22,9 +22,10 @@ fn check_class(name: &str) {
     assert!(outcome.counts.tried > 0);
     assert!(
         outcome.is_clean(),
-        "{} panics\nwrong: {:#?}\nenvelope breaks: {:#?}",
+        "{} panics\nwrong: {:#?}\nunexpected 5xx: {:#?}\nenvelope breaks: {:#?}",
         outcome.panics,
         outcome.counts.wrong,
+        outcome.counts.unexpected_errors,
         outcome.counts.envelope_breaks
     );
 }

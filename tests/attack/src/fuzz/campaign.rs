@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use photofinish_bench::report::Table;
 use photofinish_tests::harness::repository_root;
 
 use super::TARGET_NAMES;
@@ -78,6 +79,7 @@ pub fn run(options: &FuzzOptions) -> anyhow::Result<ExitCode> {
             .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    print_table(&outcomes, time);
     let inputs: u64 = outcomes.iter().map(|outcome| outcome.inputs).sum();
     let crashes: usize = outcomes.iter().map(|outcome| outcome.crashes.len()).sum();
     for outcome in &outcomes {
@@ -87,6 +89,17 @@ pub fn run(options: &FuzzOptions) -> anyhow::Result<ExitCode> {
     }
     println!("{inputs} inputs in {} minutes, {crashes} crashes", options.minutes);
     Ok(if crashes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints a row for each target, as a page of results has it.
+fn print_table(outcomes: &[TargetOutcome], time: Duration) {
+    let mut table = Table::new("", &["target", "time, s", "cases", "crashes"]);
+    for outcome in outcomes {
+        let numbers = [time.as_secs(), outcome.inputs, outcome.crashes.len() as u64];
+        let numbers = numbers.map(|number| number.to_string());
+        table.add_row(std::iter::once(outcome.name.to_owned()).chain(numbers));
+    }
+    print!("{}", table.to_markdown());
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
