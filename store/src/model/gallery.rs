@@ -238,7 +238,7 @@ pub struct NewReport {
     pub photos: Vec<PhotoId>,
     /// What is said.
     pub kind: ReportKind,
-    /// Who says it: the HMAC of the network.
+    /// Who says it: the HMAC of the network, or of the selfie whose owner asks to be removed.
     pub visitor: [u8; 32],
     /// In the visitor's words.
     pub note: String,

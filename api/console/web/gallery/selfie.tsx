@@ -174,7 +174,9 @@ function Leave({ imageId }: { imageId: string }) {
             <div class="stack">
               <p>{t(preview.value.isRequest ? "leave.ask" : "leave.text", { count: formatNumber(preview.value.faces) })}</p>
               <div class="row">
-                <Button kind="danger" busy={leave.isBusy.value} onClick={() => void leave.run()}>{t(preview.value.isRequest ? "leave.send" : "leave.confirm")}</Button>
+                <Button kind={preview.value.isRequest ? "main" : "danger"} busy={leave.isBusy.value} onClick={() => void leave.run()}>
+                  {t(preview.value.isRequest ? "leave.send" : "leave.confirm")}
+                </Button>
                 <Button onClick={close}>{t("selfie.cancel")}</Button>
               </div>
               <Failed failure={leave.failure.value} />

@@ -26,16 +26,18 @@ function Reports({ albumId }: { albumId: string }) {
           reports.length === 0 ? (
             <p class="quiet">{t("gallery.no_reports")}</p>
           ) : (
-            <ul class="stack">
-              {reports.map((report) => (
-                <li key={report.photoId + report.kind + report.createdAt}>
-                  <a href={`/console/albums/${albumId}/photos/${report.photoId}`}>{tName("gallery", `report_${report.kind}`)}</a>{" "}
-                  <span class="quiet small">{formatTime(report.createdAt)}</span>
-                  {report.kind === "removal" && <p class="quiet small">{t("gallery.report_removal_hint")}</p>}
-                  {report.note && <p>{report.note}</p>}
-                </li>
-              ))}
-            </ul>
+            <>
+              {reports.some((report) => report.kind === "removal") && <p class="quiet">{t("gallery.report_removal_hint")}</p>}
+              <ul class="stack">
+                {reports.map((report) => (
+                  <li key={report.photoId + report.kind + report.createdAt}>
+                    <a href={`/console/albums/${albumId}/photos/${report.photoId}`}>{tName("gallery", `report_${report.kind}`)}</a>{" "}
+                    <span class="quiet small">{formatTime(report.createdAt)}</span>
+                    {report.note && <p>{report.note}</p>}
+                  </li>
+                ))}
+              </ul>
+            </>
           )
         }
       </Loaded>
