@@ -14,6 +14,7 @@ pub(crate) mod events;
 pub(crate) mod faces;
 pub(crate) mod fair_shares;
 pub(crate) mod fixture;
+pub(crate) mod galleries;
 pub(crate) mod gc;
 pub(crate) mod keys;
 pub(crate) mod outbox;
@@ -52,6 +53,7 @@ pub use self::erasures::erasures_suite;
 pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, album_config, face, text};
+pub use self::galleries::galleries_suite;
 pub use self::gc::gc_suite;
 pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
@@ -89,6 +91,7 @@ pub async fn run_all_suites(store: &Store) {
     erasures_suite(store).await;
     costs_suite(store).await;
     pictures_suite(store).await;
+    galleries_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.
