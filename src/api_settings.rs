@@ -69,6 +69,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
             retention: api.retention.unwrap_or_default(),
             rest: Default::default(),
         },
+        retention_max: api.retention_max.unwrap_or_default(),
         cost_prices: config.settings.costs.cost_prices,
         face_threshold_without_bibs: api.face_threshold_without_bibs,
         max_body_bytes: MAX_BODY_BYTES,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_store::blobs::local::uploads::UploadPace;
-use photofinish_store::model::album::AlbumConfig;
+use photofinish_store::model::album::{AlbumConfig, RetentionConfig};
 use photofinish_store::model::cost::CostMeter;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::key::KeyMode;
@@ -146,6 +146,8 @@ pub struct ApiSettings {
     pub rate_limits: RateLimits,
     /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
+    /// For how long any album keeps anything at most.
+    pub retention_max: RetentionConfig,
     /// What processing costs in money; `None` where nobody said.
     pub cost_prices: Option<CostPrices>,
     /// The face threshold of a new album that reads no bibs, which then tell no strangers apart, 0 to 100.

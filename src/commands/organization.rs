@@ -37,7 +37,7 @@ pub enum OrganizationCommand {
 /// The organization to erase.
 #[derive(Args)]
 pub struct EraseArguments {
-    /// Its name, which is asked for again
+    /// Its name, which is asked for again; its id where an erasure was interrupted before its receipt
     name: String,
     /// Also removes what was used by day; without it these numbers stay, without ids
     #[arg(long)]
@@ -70,6 +70,7 @@ async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> 
     );
     ensure!(!store.erasures.has_old_processes().await?, "a process of an older version runs: stop it first");
     confirm(name)?;
+    eprintln!("should this be interrupted: photofinish organization erase {organization}");
     revoke_keys(store, organization).await?;
     for mode in [KeyMode::Live, KeyMode::Test] {
         let tenant = Tenant { organization, mode };
@@ -82,6 +83,8 @@ async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> 
     let ledger = if arguments.ledger_too { LedgerFate::Delete } else { LedgerFate::KeepNumbers };
     let receipt = store.erasures.erase_organization(organization, ledger).await?;
     println!("{}", receipt.jws);
+    std::io::stdout().flush().context("writing the receipt")?;
+    store.erasures.forget_organization(organization).await?;
     eprintln!("{name} is gone; the receipts of its albums stay in the database, the last one here alone");
     Ok(())
 }

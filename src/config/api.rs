@@ -55,7 +55,7 @@ pub struct ApiArguments {
     #[arg(long = "event-days", env = "PHOTOFINISH_EVENT_DAYS", value_name = "DAYS")]
     #[arg(default_value = "7", value_parser = parsers::event_days)]
     pub event_retention: Duration,
-    /// For how long faces and photos of a new album are kept after its last photo was processed [default: for ever]
+    /// For how long faces and photos of a new album are kept after its last photo was confirmed [default: for ever]
     #[arg(long = "retention-days", env = "PHOTOFINISH_RETENTION_DAYS", value_name = "DAYS", value_parser = parsers::retention)]
     pub retention: Option<RetentionConfig>,
     /// For how long those of any album are kept at most [default: as its settings say]

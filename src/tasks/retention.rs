@@ -66,7 +66,7 @@ async fn judge_album(
     limit: RetentionConfig,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    for (part, at) in find_expiring(album, limit) {
+    for (part, at) in album.find_expiring(limit) {
         match decide(album, part, at, now) {
             Decision::Wait => {}
             Decision::Tell => store.erasures.tell_expiring(album, part, at).await?,
@@ -82,16 +82,6 @@ async fn judge_album(
     Ok(())
 }
 
-/// Returns what of an album is going to be erased and when, photos first.
-fn find_expiring(album: &AgeingAlbum, limit: RetentionConfig) -> Vec<(ExpiringPart, OffsetDateTime)> {
-    let retention = album.retention.at_most(limit);
-    let end_of = |days: u32| album.last_used_at + time::Duration::days(i64::from(days));
-    let photos = retention.photos_days.map(|days| (ExpiringPart::Photos, end_of(days)));
-    let faces =
-        retention.faces_days.filter(|_| album.has_faces).map(|days| (ExpiringPart::Faces, end_of(days)));
-    photos.into_iter().chain(faces).collect()
-}
-
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     Wait,
@@ -100,7 +90,7 @@ enum Decision {
 }
 
 /// Decides what is done with a part of an album now. Nothing is erased of which the owner was not told in an earlier round,
-/// and nothing while photos are being processed: they make the album younger.
+/// and nothing while photos wait or are being processed.
 fn decide(album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime, now: OffsetDateTime) -> Decision {
     let told = match part {
         ExpiringPart::Faces => album.told_faces_expire_at,
@@ -135,7 +125,7 @@ mod tests {
             tenant: Tenant { organization: OrganizationId::generate(), mode: KeyMode::Live },
             has_faces: true,
             retention: RetentionConfig { photos_days, faces_days },
-            last_used_at: days(1000),
+            counted_from: days(1000),
             is_busy: false,
             told_faces_expire_at: days(0),
             told_photos_expire_at: days(0),
@@ -145,7 +135,7 @@ mod tests {
     #[test]
     fn the_operator_limits_what_albums_keep() {
         let limit = RetentionConfig { photos_days: Some(100), faces_days: None };
-        let ends = |album: AgeingAlbum| find_expiring(&album, limit);
+        let ends = |album: AgeingAlbum| album.find_expiring(limit);
         assert_eq!(ends(album(None, None)), [(ExpiringPart::Photos, days(1100))]);
         let both = [(ExpiringPart::Photos, days(1050)), (ExpiringPart::Faces, days(1030))];
         assert_eq!(ends(album(Some(50), Some(30))), both);

@@ -40,18 +40,23 @@ pub trait Erasures: Send + Sync {
     /// Closes an album, and begins the rest. The same erasure when that was asked before.
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId>;
     /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
-    /// stay. Signs a receipt of its own, which is kept nowhere. `Conflict` while it has albums, or when something was found
+    /// stay. Signs a receipt of its own, which is kept nowhere: until [`Self::forget_organization`] the organization is still found,
+    /// by its id in place of its name, and can be asked for again. `Conflict` while it has albums, or when something was found
     /// afterwards.
     async fn erase_organization(
         &self,
         organization: OrganizationId,
         ledger: LedgerFate,
     ) -> Result<OrganizationReceipt>;
+    /// Deletes the id of an organization whose receipt was handed out.
+    async fn forget_organization(&self, organization: OrganizationId) -> Result<()>;
     /// Erases what has been kept for as long as its album says, and begins the rest. `Conflict` while
     /// [`Self::has_old_processes`].
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId>;
     /// Returns albums with their ages after this one, in the order of their ids; none at the end.
     async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>>;
+    /// Returns an open album of this tenant with its age.
+    async fn get_ageing(&self, tenant: &Tenant, album: AlbumId) -> Result<AgeingAlbum>;
     /// Tells the owner of an album by an event what is going to be erased then; once for each time.
     async fn tell_expiring(&self, album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime) -> Result<()>;
     /// Deletes the objects of what was erased, and the rows of an album. Returns the erasure, which is still running.

@@ -1,7 +1,7 @@
 //! Creates, lists, updates, deletes and reprocesses albums.
 
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::model::album::{AlbumChange, AlbumQuery, NewAlbum};
+use photofinish_store::model::album::{self as stored, AlbumChange, AlbumQuery, NewAlbum, RetentionConfig};
 use photofinish_store::model::ids::AlbumId;
 
 use crate::auth::{AlbumManager, AnyScope};
@@ -10,7 +10,8 @@ use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::album::{
-    Album, AlbumDetail, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
+    Album, AlbumDetail, AlbumPage, CreateAlbum, ExpiringPart, ListAlbums, OneAlbum, Reprocessing,
+    UpdateAlbum, UpdatedAlbum,
 };
 use crate::wire::config::{self, FaceThresholds};
 use crate::wire::cursor::AlbumPosition;
@@ -60,7 +61,20 @@ pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListAlbums) -> R
 pub(crate) async fn get(ctx: Context, caller: AnyScope, input: OneAlbum) -> Result<AlbumDetail, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let format = ctx.store.start_lists.get_format(input.album).await?;
-    Ok(AlbumDetail { album: album.into(), bib_format: format.into() })
+    let expiring = find_expiring(&ctx, &album).await?;
+    Ok(AlbumDetail { album: album.into(), bib_format: format.into(), expiring })
+}
+
+/// Returns what the retention of an album is going to erase, soonest first.
+async fn find_expiring(ctx: &Context, album: &stored::Album) -> Result<Vec<ExpiringPart>, ApiError> {
+    let limit = ctx.settings.retention_max;
+    // Most albums keep everything: they cost no query.
+    if album.config.retention.at_most(limit) == RetentionConfig::default() {
+        return Ok(Vec::new());
+    }
+    let mut expiring = ctx.store.erasures.get_ageing(&album.tenant, album.id).await?.find_expiring(limit);
+    expiring.sort_by_key(|(_, at)| *at);
+    Ok(expiring.into_iter().map(|(part, at)| ExpiringPart::new(part, at)).collect())
 }
 
 pub(crate) async fn update(

@@ -2,6 +2,7 @@
 
 use photofinish_store::model::album as stored;
 use photofinish_store::model::bib_format::{BibShape, LearnedFormat};
+use photofinish_store::model::erasure;
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -77,6 +78,25 @@ pub(crate) struct AlbumDetail {
     pub(crate) album: Album,
     /// What the bibs of the album look like, as far as they were read; `config.bibFormat` says whether that is used.
     pub(crate) bib_format: ShownFormat,
+    /// What its retention is going to erase and when, soonest first; empty where everything is kept for ever.
+    pub(crate) expiring: Vec<ExpiringPart>,
+}
+
+/// A part of an album that is going to be erased because of its age.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ExpiringPart {
+    /// `photos`, and the album with them, or the vectors of `faces`.
+    #[schema(pattern = "^(photos|faces)$")]
+    what: &'static str,
+    /// Not before. Later if photos are confirmed or being processed until then.
+    #[serde(with = "time::serde::rfc3339")]
+    at: OffsetDateTime,
+}
+
+impl ExpiringPart {
+    pub(crate) fn new(part: erasure::ExpiringPart, at: OffsetDateTime) -> Self {
+        Self { what: part.as_str(), at }
+    }
 }
 
 /// The format that the bibs of an album show.
@@ -109,7 +129,9 @@ impl Output for AlbumDetail {
     fn example() -> Self {
         let shapes = vec![BibShape::of("1207"), BibShape::of("120")];
         let format = LearnedFormat { shapes, share: 0.97, readings: 412, ..LearnedFormat::default() };
-        Self { album: Album::example(), bib_format: format.into() }
+        let in_a_year = sample::TIME + time::Duration::days(365);
+        let expiring = vec![ExpiringPart::new(erasure::ExpiringPart::Photos, in_a_year)];
+        Self { album: Album::example(), bib_format: format.into(), expiring }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use photofinish_store::model::album::AlbumChange;
 use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
 
 use crate::support::{TestService, bib, face};
 
@@ -53,7 +55,25 @@ fn an_album_can_be_created_with_every_field() {
     assert_eq!(made["config"]["preview"]["maxDimension"], json!(2048));
     let mut shown = made.clone();
     shown["bibFormat"] = json!({ "learned": null, "share": 0.0, "readings": 0 });
+    shown["expiring"] = json!([]);
     assert_eq!(partner.call("/albums/get", &json!({ "albumId": made["id"] })).ok(), shown);
+}
+
+#[test]
+fn an_album_says_when_its_retention_erases_what() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let retention = json!({ "photosDays": 30, "facesDays": 10 });
+    let body = json!({ "title": "Night Run", "config": { "retention": retention } });
+    let album = partner.call("/albums/create", &body).ok();
+    let shown = partner.call("/albums/get", &json!({ "albumId": album["id"] })).ok()["expiring"].clone();
+    let parse = |time: &Value| OffsetDateTime::parse(time.as_str().unwrap(), &Rfc3339).unwrap();
+    let created = parse(&album["createdAt"]);
+    for (n, what, days) in [(0, "faces", 10), (1, "photos", 30)] {
+        assert_eq!(shown[n]["what"], what);
+        assert_eq!(parse(&shown[n]["at"]), created + Duration::days(days));
+    }
+    assert_eq!(shown.as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -235,7 +235,15 @@ async fn an_erased_organization_leaves_receipts_and_numbers(store: &Store) {
         store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.expect("begins");
     store.erasures.remove_objects(id).await.expect("removes the objects");
     assert_eq!(store.erasures.finish(&[id]).await.expect("finishes"), 1);
-    store.erasures.erase_organization(organization, LedgerFate::KeepNumbers).await.expect("erases");
+    for (removed, times) in [(1, "once"), (0, "again: its receipt was lost")] {
+        let receipt =
+            store.erasures.erase_organization(organization, LedgerFate::KeepNumbers).await.expect(times);
+        assert_eq!((receipt.removed["account"], receipt.scan.left), (removed, 0));
+        let by_id = store.keys.find_organization(&organization.to_string()).await.expect("looks");
+        assert_eq!(by_id, Some(organization));
+    }
+    store.erasures.forget_organization(organization).await.expect("forgets");
+    assert_eq!(store.keys.find_organization(&organization.to_string()).await.expect("looks"), None);
     let keys = store.keys.list().await.expect("lists keys");
     assert!(keys.iter().all(|key| key.tenant.organization != organization));
     assert_eq!(store.accounts.find(&account.email).await.expect("looks"), None);

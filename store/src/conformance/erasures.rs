@@ -1,13 +1,15 @@
 //! Erasures: nothing is found, nothing comes back, and the receipt says so.
 
+use time::OffsetDateTime;
+
 use super::assert_error_kind;
 use super::erasure_edges::erasure_edges_suite;
 use super::fixture::{AlbumFixture, LONG, bounding_box, create_key, empty_results, face, text};
 use crate::error::StoreErrorKind;
 use crate::model::album::AlbumChange;
 use crate::model::erasure::{
-    AgeingAlbum, Erasure, ErasureKind, ErasureQuery, ErasureState, ErasureSubject, ExpiringPart, FacePlace,
-    NewErasure, PhotoFate, Receipt,
+    AgeingAlbum, ComparedSelfie, Erasure, ErasureKind, ErasureQuery, ErasureState, ErasureSubject,
+    ExpiringPart, FacePlace, NewErasure, PhotoFate, Receipt,
 };
 use crate::model::ids::{ErasureId, PhotoId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
@@ -48,8 +50,11 @@ pub(super) fn face_at(vector: [f32; 4], place: BoundingBox) -> DetectedFace {
 pub(super) fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewErasure {
     let places =
         photos.iter().map(|photo| FacePlace { photo: *photo, bounding_box: bounding_box(1) }).collect();
-    let subject =
-        ErasureSubject::Faces { places, selfie: embedding(RUNNER), min_cosine: 0.9, searched_at: i64::MAX };
+    let subject = ErasureSubject::Faces {
+        places,
+        selfie: Some(ComparedSelfie { embedding: embedding(RUNNER), min_cosine: 0.9 }),
+        searched_at: i64::MAX,
+    };
     new_erasure(fixture, subject, fate)
 }
 
@@ -335,11 +340,26 @@ async fn an_album_goes_by_its_age_and_its_owner_is_told(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let empty = ageing(&fixture).await;
     let created = store.albums.get(&fixture.tenant, fixture.album).await.expect("gets").created_at;
-    assert_eq!((empty.last_used_at, empty.is_busy), (created, false));
-    fixture.add_ready_photo(vec![face(RUNNER)], Vec::new()).await;
+    assert_eq!((empty.counted_from, empty.is_busy), (created, false));
+    let photo = fixture.add_ready_photo(vec![face(RUNNER)], Vec::new()).await;
     let album = ageing(&fixture).await;
-    assert!(album.last_used_at > created && !album.is_busy);
-    let at = album.last_used_at + time::Duration::days(30);
+    assert!(album.counted_from > created && !album.is_busy);
+    let confirmed_by = OffsetDateTime::now_utc() + time::Duration::HOUR;
+    assert!(album.counted_from <= confirmed_by, "within an hour of the confirmation");
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 1);
+    fixture.process_next_photo(vec![face(RUNNER)], Vec::new()).await;
+    assert_eq!(
+        ageing(&fixture).await.counted_from,
+        album.counted_from,
+        "reading again makes nothing younger"
+    );
+    assert_eq!(store.queue.confirm(fixture.album, &[photo]).await.expect("confirms"), [photo]);
+    assert!(ageing(&fixture).await.counted_from >= album.counted_from);
+    let alone = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.expect("gets");
+    assert_eq!(alone, album);
+    let stranger = create_key(store, "owner of another album").await.tenant;
+    assert_error_kind(store.erasures.get_ageing(&stranger, fixture.album).await, StoreErrorKind::NotFound);
+    let at = album.counted_from + time::Duration::days(30);
     for _ in 0..2 {
         store.erasures.tell_expiring(&album, ExpiringPart::Photos, at).await.expect("tells");
     }

@@ -31,6 +31,7 @@ use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::queue::jetstream::JetStreamQueue;
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
+use crate::sql::erasures::organization as organization_rows;
 use crate::sql::erasures::removal::Removal;
 use crate::sql::erasures::retention;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
@@ -243,6 +244,10 @@ impl Erasures for Eraser {
         self.erase_all_of(organization, ledger).await
     }
 
+    async fn forget_organization(&self, organization: OrganizationId) -> Result<()> {
+        organization_rows::forget(&self.database, organization).await
+    }
+
     async fn begin_photo(
         &self,
         tenant: &Tenant,
@@ -256,8 +261,9 @@ impl Erasures for Eraser {
     }
 
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {
-        self.albums.close(tenant, album).await?;
-        self.removal().begin_album(tenant, album, asked_by).await
+        let id = self.removal().begin_album(tenant, album, asked_by, "request").await?;
+        self.face_cache.forget_album(album);
+        Ok(id)
     }
 
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
@@ -266,14 +272,19 @@ impl Erasures for Eraser {
         match part {
             ExpiringPart::Faces => self.removal().begin_album_faces(tenant, id, RETENTION).await,
             ExpiringPart::Photos => {
-                self.albums.close_because(tenant, id, "retention").await?;
-                self.removal().begin_album(tenant, id, RETENTION).await
+                let erasure = self.removal().begin_album(tenant, id, RETENTION, "retention").await?;
+                self.face_cache.forget_album(id);
+                Ok(erasure)
             }
         }
     }
 
     async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>> {
         retention::list_ageing(&self.database, after).await
+    }
+
+    async fn get_ageing(&self, tenant: &Tenant, album: AlbumId) -> Result<AgeingAlbum> {
+        retention::get_ageing(&self.database, tenant, album).await
     }
 
     async fn tell_expiring(&self, album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime) -> Result<()> {

@@ -60,7 +60,7 @@ impl Eraser {
         Ok(receipt)
     }
 
-    /// Looks again while something is left: its rows are gone, so that nobody could ask for its receipt once more.
+    /// Looks again while something is left, such as what a backup that is being made still sees.
     async fn scan_until_clean(&self, organization: OrganizationId) -> Result<ErasureScan> {
         let deadline = Instant::now() + CLEAN_LIMIT;
         loop {

@@ -74,7 +74,7 @@ pub struct AlbumConfig {
     pub rest: BTreeMap<String, Value>,
 }
 
-/// For how many days something of an album is kept after its last photo was processed; `None` for ever.
+/// For how many days something of an album is kept after its last photo was confirmed; `None` for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetentionConfig {

@@ -77,10 +77,8 @@ pub enum ErasureSubject {
     Faces {
         /// The faces, those of a search.
         places: Vec<FacePlace>,
-        /// The selfie that was searched with.
-        selfie: Embedding,
-        /// Selfies with at least this cosine to it go too.
-        min_cosine: f32,
+        /// What selfies are compared with; `None` when nothing is known of the person but these faces.
+        selfie: Option<ComparedSelfie>,
         /// When the search began, by the database's clock, microseconds.
         searched_at: i64,
     },
@@ -91,6 +89,15 @@ pub enum ErasureSubject {
         /// The faces above it too.
         with_faces: bool,
     },
+}
+
+/// A selfie that was searched with.
+#[derive(Clone, Debug)]
+pub struct ComparedSelfie {
+    /// Its vector.
+    pub embedding: Embedding,
+    /// Selfies with at least this cosine to it go too.
+    pub min_cosine: f32,
 }
 
 /// What becomes of what an organization has used, when it is erased.
@@ -358,12 +365,25 @@ pub struct AgeingAlbum {
     pub has_faces: bool,
     /// For how long what is kept.
     pub retention: RetentionConfig,
-    /// When its last photo was processed; when it was created if none was.
-    pub last_used_at: OffsetDateTime,
+    /// From when its age counts: at most an hour after a photo of it was last confirmed; when it was created if none was.
+    pub counted_from: OffsetDateTime,
     /// Whether photos of it wait or are being processed.
     pub is_busy: bool,
     /// Of which end of its faces its owner was told; 1970 for none.
     pub told_faces_expire_at: OffsetDateTime,
     /// Of which end of its photos.
     pub told_photos_expire_at: OffsetDateTime,
+}
+
+impl AgeingAlbum {
+    /// Returns what of it is going to be erased and when, photos first. `limit` is for how long the operator keeps anything.
+    #[must_use]
+    pub fn find_expiring(&self, limit: RetentionConfig) -> Vec<(ExpiringPart, OffsetDateTime)> {
+        let retention = self.retention.at_most(limit);
+        let end_of = |days: u32| self.counted_from + time::Duration::days(i64::from(days));
+        let photos = retention.photos_days.map(|days| (ExpiringPart::Photos, end_of(days)));
+        let faces =
+            retention.faces_days.filter(|_| self.has_faces).map(|days| (ExpiringPart::Faces, end_of(days)));
+        photos.into_iter().chain(faces).collect()
+    }
 }

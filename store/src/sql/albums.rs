@@ -102,31 +102,6 @@ impl SqlAlbums {
         Self { database, face_cache }
     }
 
-    /// Closes an album as [`Albums::close`] does; the event says why.
-    pub(crate) async fn close_because(&self, tenant: &Tenant, id: AlbumId, cause: &str) -> Result<()> {
-        const OPERATION: &str = "close an album";
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let now = transaction.read_clock(OPERATION).await?;
-        let close = query(OPERATION, CLOSE_ALBUM)
-            .bind(id)
-            .bind(tenant.organization)
-            .bind(tenant.mode.as_str())
-            .bind(now);
-        let closed: Option<(i64,)> = close.fetch_optional(&mut transaction).await?;
-        let (closed_at,) = closed.ok_or_else(|| album_not_found(id))?;
-        // Else it is told already.
-        if closed_at == now {
-            let photos = load_counts(OPERATION, id, &mut transaction).await?.total();
-            let data = json!({ "albumId": id, "photos": photos, "cause": cause });
-            let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
-            let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
-            insert_pending_event(&mut transaction, OPERATION, &event).await?;
-        }
-        transaction.commit(OPERATION).await?;
-        self.face_cache.forget_album(id);
-        Ok(())
-    }
-
     /// Deletes one batch of rows by one of [`DELETE_ALBUM_ROWS`]; returns how many.
     async fn delete_batch(&self, id: AlbumId, statement: Statement) -> Result<u64> {
         const OPERATION: &str = "delete the rows of an album";
@@ -227,8 +202,14 @@ impl Albums for SqlAlbums {
     }
 
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
-        self.close_because(tenant, id, "request").await
+        const OPERATION: &str = "close an album";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        close(&mut transaction, OPERATION, tenant, id, "request").await?;
+        transaction.commit(OPERATION).await?;
+        self.face_cache.forget_album(id);
+        Ok(())
     }
+
     /// In batches, the album itself last. The album is closed, so that no photo is added meanwhile; the rows that an
     /// interrupted call leaves are found by their album.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
@@ -288,6 +269,34 @@ impl Albums for SqlAlbums {
     }
 }
 
+/// Closes an album as [`Albums::close`] does; the event says why.
+pub(crate) async fn close(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    tenant: &Tenant,
+    id: AlbumId,
+    cause: &str,
+) -> Result<()> {
+    let now = transaction.read_clock(operation).await?;
+    let closed: Option<(i64,)> = query(operation, CLOSE_ALBUM)
+        .bind(id)
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .bind(now)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    let (closed_at,) = closed.ok_or_else(|| album_not_found(id))?;
+    // Else it is told already.
+    if closed_at != now {
+        return Ok(());
+    }
+    let photos = load_counts(operation, id, &mut *transaction).await?.total();
+    let data = json!({ "albumId": id, "photos": photos, "cause": cause });
+    let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
+    let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
+    insert_pending_event(transaction, operation, &event).await
+}
+
 /// Counts the albums of a tenant whose title is like `title`, in the snapshot of the list.
 async fn count_albums(snapshot: &mut Transaction, tenant: &Tenant, title: Option<String>) -> Result<u64> {
     let (total,): (i64,) = query(
@@ -303,7 +312,7 @@ async fn count_albums(snapshot: &mut Transaction, tenant: &Tenant, title: Option
     Ok(total.unsigned_abs())
 }
 
-fn album_not_found(id: AlbumId) -> StoreError {
+pub(crate) fn album_not_found(id: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {id}"))
 }
 

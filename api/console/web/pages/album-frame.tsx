@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 
 import type { AlbumDetail } from "../api";
+import { formatTime } from "../common/format";
 import type { Load } from "../common/load";
 import { link } from "../common/router";
 import { may } from "../session";
@@ -39,6 +40,26 @@ function showCurrent(list: HTMLUListElement | null): void {
   if (list && current) list.scrollLeft = current.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
 }
 
+/** How long before something is erased by its age the pages of its album say so, milliseconds. */
+const NOTICE = 7 * 86_400_000;
+
+/** Says what of an album is erased within a week. */
+function ExpiryBanner({ album }: { album: AlbumDetail }) {
+  const soon = album.expiring.filter(({ at }) => new Date(at).getTime() < Date.now() + NOTICE);
+  if (soon.length === 0) return null;
+  return (
+    <div class="expiring">
+      <ExpiryDates expiring={soon} />
+      {may.organize.value && <a href={link(`/albums/${album.id}/settings`)}>{t("settings.retention")}</a>}
+    </div>
+  );
+}
+
+/** When what of an album is erased by its age. */
+export function ExpiryDates({ expiring }: Pick<AlbumDetail, "expiring">) {
+  return expiring.map(({ what, at }) => <p key={what}>{t(`album.expiring_${what}`, { time: formatTime(at) })}</p>);
+}
+
 /** The frame of a page of an album. */
 export function AlbumFrame(props: {
   album: AlbumDetail;
@@ -69,6 +90,7 @@ export function AlbumFrame(props: {
           ))}
         </ul>
       </nav>
+      <ExpiryBanner album={album} />
       {children}
     </Page>
   );

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { AlbumConfig, ConfigChange } from "../api";
+import type { AlbumConfig, AlbumDetail, ConfigChange } from "../api";
 import { call } from "../calls";
 import { formatShare } from "../common/format";
 import { useAction } from "../common/load";
@@ -12,7 +12,7 @@ import { FormDialog } from "../common/ui/dialog";
 import { Field } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { t, tCount } from "../text";
-import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { type AlbumProps, AlbumFrame, ExpiryDates } from "./album-frame";
 import { type Save, SettingsForm } from "./settings/form";
 import { RecognitionForm } from "./settings/recognition";
 import { StartListPanel } from "./settings/start-list";
@@ -37,7 +37,7 @@ export function SettingsPage({ album, load }: AlbumProps) {
           <RecognitionForm kind="face" albumId={albumId} settings={config.face} save={save} />
           <BibFormatForm config={config} learned={album.bibFormat} save={save} />
           <StartListPanel albumId={albumId} />
-          <RetentionForm config={config} save={save} />
+          <RetentionForm config={config} expiring={album.expiring} save={save} />
         </>
       )}
       <ReprocessPanel albumId={albumId} isAsking={isReprocessing} />
@@ -82,7 +82,9 @@ function BibFormatForm({ config, learned, save }: { config: AlbumConfig; learned
   );
 }
 
-function RetentionForm({ config, save }: { config: AlbumConfig; save: Save }) {
+type RetentionProps = { config: AlbumConfig; save: Save } & Pick<AlbumDetail, "expiring">;
+
+function RetentionForm({ config, expiring, save }: RetentionProps) {
   const photos = useSignal(String(config.retention.photosDays ?? ""));
   const faces = useSignal(String(config.retention.facesDays ?? ""));
   const days = (text: string) => (text.trim() ? Number(text) : null);
@@ -93,7 +95,10 @@ function RetentionForm({ config, save }: { config: AlbumConfig; save: Save }) {
   const limits = { type: "number", min: 1, max: 3650, inputMode: "numeric" } as const;
   return (
     <SettingsForm title={t("settings.retention")} action={action}>
-      <p class="quiet">{t("settings.retention_hint")}</p>
+      <div class="quiet">
+        <p>{t("settings.retention_hint")}</p>
+        <ExpiryDates expiring={expiring} />
+      </div>
       <Field
         {...limits}
         label={t("settings.photos_days")}

@@ -44,6 +44,7 @@ pub(super) fn settings() -> ApiSettings {
             retention: Default::default(),
             rest: Default::default(),
         },
+        retention_max: Default::default(),
         cost_prices: Some(photofinish_api::context::CostPrices {
             cpu_hour: 3.6,
             gpu_hour: 36.0,

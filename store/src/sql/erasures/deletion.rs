@@ -1,4 +1,4 @@
-//! Deletes the rows of a photo, and notes that an album is deleted.
+//! Deletes the rows of a photo, and closes an album that is deleted.
 
 use sqlx::FromRow;
 
@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::erasure::{ErasureKind, RemovedCounts};
 use crate::model::ids::{AlbumId, ErasureId, KeyId};
+use crate::sql::albums::close;
 use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::statement::query;
 use crate::traits::{PhotoRef, Result};
@@ -91,16 +92,18 @@ impl Removal {
         Ok(Removed { id, photos: vec![photo] })
     }
 
-    /// Notes that an album, which is closed, is erased; returns the erasure that was noted before, if there is one.
+    /// Closes an album and notes that it is erased, in one transaction: no album goes without a receipt. Returns the erasure
+    /// that was noted before, if there is one.
     pub(crate) async fn begin_album(
         &self,
         tenant: &Tenant,
         album: AlbumId,
         asked_by: KeyId,
+        cause: &str,
     ) -> Result<ErasureId> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
+        close(&mut transaction, OPERATION, tenant, album, cause).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        let counts: CountRow = query(OPERATION, COUNT_ALBUM).bind(album).fetch_one(&mut transaction).await?;
         let known =
             "select id from erasure where organization = $1 and mode = $2 and album = $3 and kind = 'album'";
         lock_album(&mut transaction, album).await?;
@@ -113,6 +116,7 @@ impl Removal {
         if let Some((id,)) = known {
             return Ok(id);
         }
+        let counts: CountRow = query(OPERATION, COUNT_ALBUM).bind(album).fetch_one(&mut transaction).await?;
         let (id, plan) = (ErasureId::generate(), ErasurePlan::default());
         let (kind, removed) = (ErasureKind::Album, counts.into());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };

@@ -72,7 +72,13 @@ const KEEP_LEDGER: &str = "insert into usage_rollup as kept (organization, mode,
      on conflict (organization, mode, day, album, operation, part) \
      do update set count = kept.count + excluded.count, credits = kept.credits + excluded.credits";
 
-/// Deletes the rows of an organization whose albums were erased; returns how many, by table.
+/// Leaves the row with the id in place of the name: whoever is interrupted before the receipt asks for it by the id.
+const FORGET_NAME: &str = "update organization set name = $2 where id = $1";
+
+/// Its name is gone; the id, which stands in its place until the receipt was handed out, names nobody.
+const COUNT_NAMES: &str = "select count(*) from organization where id = $1 and name <> $2";
+
+/// Deletes the rows of an organization whose albums were erased; returns how many, by table. Its id stays until [`forget`].
 ///
 /// # Errors
 /// `Conflict` while it has albums, `Corrupt` when a table of the schema is unknown here.
@@ -104,8 +110,9 @@ pub(crate) async fn erase(
         let rows = query(OPERATION, table.delete).bind(organization).execute(&mut transaction).await?;
         removed.insert(table.name, rows);
     }
-    query(OPERATION, "delete from organization where id = $1")
+    query(OPERATION, FORGET_NAME)
         .bind(organization)
+        .bind(organization.to_string())
         .execute(&mut transaction)
         .await?;
     let scanned = count_rows(&mut transaction, organization).await?;
@@ -117,6 +124,17 @@ pub(crate) async fn erase(
     Ok(removed)
 }
 
+/// Deletes the id of an organization that was erased.
+pub(crate) async fn forget(database: &Database, organization: OrganizationId) -> Result<()> {
+    let mut transaction = database.begin_write(OPERATION).await?;
+    query(OPERATION, "delete from organization where id = $1 and name = $2")
+        .bind(organization)
+        .bind(organization.to_string())
+        .execute(&mut transaction)
+        .await?;
+    transaction.commit(OPERATION).await
+}
+
 /// Looks for rows of an organization.
 pub(crate) async fn scan(database: &Database, organization: OrganizationId) -> Result<ScannedStore> {
     let mut snapshot = database.begin_snapshot(OPERATION).await?;
@@ -126,12 +144,18 @@ pub(crate) async fn scan(database: &Database, organization: OrganizationId) -> R
 
 async fn count_rows(transaction: &mut Transaction, organization: OrganizationId) -> Result<ScannedStore> {
     let mut scanned = ScannedStore { store: "rows".to_owned(), looked: 0, left: 0 };
-    let own = ["select count(*) from organization where id = $1", COUNT_ALBUMS, COUNT_PHOTOS];
-    for count in TABLES.iter().map(|table| table.count).chain(own) {
+    for count in TABLES.iter().map(|table| table.count).chain([COUNT_ALBUMS, COUNT_PHOTOS]) {
         let (left,): (i64,) = query(OPERATION, count).bind(organization).fetch_one(&mut *transaction).await?;
         scanned.looked += 1;
         scanned.left += left.unsigned_abs();
     }
+    let (names,): (i64,) = query(OPERATION, COUNT_NAMES)
+        .bind(organization)
+        .bind(organization.to_string())
+        .fetch_one(transaction)
+        .await?;
+    scanned.looked += 1;
+    scanned.left += names.unsigned_abs();
     Ok(scanned)
 }
 

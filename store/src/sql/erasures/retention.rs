@@ -1,4 +1,7 @@
-//! What is to be erased because of its age: when the last photo of each album was processed, and of what its owner was told.
+//! What is to be erased because of its age: when a photo of each album was last confirmed, and of what its owner was told.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sqlx::FromRow;
@@ -9,6 +12,7 @@ use crate::model::encoding::{from_micros, to_micros};
 use crate::model::erasure::{AgeingAlbum, ExpiringPart};
 use crate::model::event::EventType;
 use crate::model::ids::{AlbumId, OrganizationId};
+use crate::sql::albums::album_not_found;
 use crate::sql::database::Database;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::{convert_rows, from_json, parse_key_mode};
@@ -18,12 +22,31 @@ use crate::traits::Result;
 /// Albums of one page.
 const PAGE: i64 = 200;
 
-/// One index probe per album: the index of settled photos ends with the last one.
-pub(crate) const AGEING_ALBUMS: &str = "select id, organization, mode, config, created_at, told_faces_expire_at, \
-     told_photos_expire_at, (select max(settled_at) from photo where photo.album = album.id and settled_at is not null) \
-     as settled_at, (select cast(coalesce(sum(count), 0) as bigint) from photo_count \
-     where photo_count.album = album.id and state in ('queued', 'processing')) as busy from album where id > $1 and closed_at is null \
-     order by id limit $2";
+/// How many albums a process remembers to have noted; of others it asks the database.
+const MAX_NOTED: usize = 4096;
+
+/// By how much later than it was an album's last confirmation may be taken to be: a note of it is written this rarely.
+const NOTE_INTERVAL: Duration = Duration::from_hours(1);
+
+macro_rules! ageing {
+    ($condition:literal) => {
+        concat!(
+            "select id, organization, mode, config, created_at, last_confirmed_at, told_faces_expire_at, \
+             told_photos_expire_at, (select cast(coalesce(sum(count), 0) as bigint) from photo_count \
+             where photo_count.album = album.id and state in ('queued', 'processing')) as busy from album where ",
+            $condition,
+            " and closed_at is null "
+        )
+    };
+}
+
+pub(crate) const AGEING_ALBUMS: &str = concat!(ageing!("id > $1"), "order by id limit $2");
+
+const AGEING_ALBUM: &str = ageing!("id = $1 and organization = $2 and mode = $3");
+
+/// One row, by its key, and no other lock: it can block nothing and deadlock with nothing.
+const NOTE_CONFIRMATION: &str =
+    "update album set last_confirmed_at = $2 where id = $1 and last_confirmed_at <= $3";
 
 #[derive(FromRow)]
 struct AgeingRow {
@@ -34,7 +57,7 @@ struct AgeingRow {
     created_at: i64,
     told_faces_expire_at: i64,
     told_photos_expire_at: i64,
-    settled_at: Option<i64>,
+    last_confirmed_at: i64,
     busy: i64,
 }
 
@@ -47,7 +70,11 @@ impl TryFrom<AgeingRow> for AgeingAlbum {
             tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
             has_faces: config.face.enabled,
             retention: config.retention,
-            last_used_at: from_micros(row.settled_at.unwrap_or(row.created_at))?,
+            // What was confirmed within an interval after a note is not noted: nothing is erased too early.
+            counted_from: match row.last_confirmed_at {
+                0 => from_micros(row.created_at)?,
+                noted => from_micros(noted)? + NOTE_INTERVAL,
+            },
             is_busy: row.busy > 0,
             told_faces_expire_at: from_micros(row.told_faces_expire_at)?,
             told_photos_expire_at: from_micros(row.told_photos_expire_at)?,
@@ -64,6 +91,55 @@ pub(crate) async fn list_ageing(database: &Database, after: Option<AlbumId>) -> 
         .fetch_all(&mut database.acquire_reader(OPERATION).await?)
         .await?;
     convert_rows(rows)
+}
+
+/// Returns an open album of this tenant with its age.
+pub(crate) async fn get_ageing(database: &Database, tenant: &Tenant, album: AlbumId) -> Result<AgeingAlbum> {
+    const OPERATION: &str = "find the age of an album";
+    let row: Option<AgeingRow> = query(OPERATION, AGEING_ALBUM)
+        .bind(album)
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .fetch_optional(&mut database.acquire_reader(OPERATION).await?)
+        .await?;
+    row.ok_or_else(|| album_not_found(album))?.try_into()
+}
+
+/// The albums whose confirmations this process has noted of late.
+#[derive(Default)]
+pub(crate) struct NotedConfirmations(HashMap<AlbumId, Instant>);
+
+impl NotedConfirmations {
+    /// Notes that photos of these albums are about to be confirmed, each album at most once an hour.
+    pub(crate) async fn note(&mut self, database: &Database, albums: &[AlbumId]) -> Result<()> {
+        for album in albums {
+            if self.0.get(album).is_some_and(|noted| noted.elapsed() < NOTE_INTERVAL) {
+                continue;
+            }
+            note_confirmation(database, *album).await?;
+            if self.0.len() >= MAX_NOTED {
+                self.0.retain(|_, noted| noted.elapsed() < NOTE_INTERVAL);
+            }
+            if self.0.len() < MAX_NOTED {
+                self.0.insert(*album, Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn note_confirmation(database: &Database, album: AlbumId) -> Result<()> {
+    const OPERATION: &str = "note a confirmation";
+    let mut transaction = database.begin_write(OPERATION).await?;
+    let now = transaction.read_clock(OPERATION).await?;
+    let interval = i64::try_from(NOTE_INTERVAL.as_micros()).unwrap_or(i64::MAX);
+    query(OPERATION, NOTE_CONFIRMATION)
+        .bind(album)
+        .bind(now)
+        .bind(now - interval)
+        .execute(&mut transaction)
+        .await?;
+    transaction.commit(OPERATION).await
 }
 
 /// Tells the owner of an album what is going to be erased, and when.

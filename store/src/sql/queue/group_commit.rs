@@ -17,6 +17,7 @@ use crate::sql::credits::acceptance::Acceptance;
 use crate::sql::credits::ledger::Writer;
 use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::PhotoRowState;
+use crate::sql::erasures::retention::NotedConfirmations;
 use crate::traits::{ConfirmedUploads, Decline, PhotoRef, Result, Upload};
 
 /// How many calls may be queued; further callers wait for a free slot. More than the connections of a busy API.
@@ -80,11 +81,17 @@ impl GroupCommit {
 
 async fn run(database: Database, shared: Arc<SharedLedger>, mut calls: mpsc::Receiver<Confirmation>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
+    let mut noted = NotedConfirmations::default();
     let mut before = 1;
     while collect_batch(&mut calls, &mut batch, before).await {
         before = batch.len();
         metrics::histogram!(metric_names::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
-        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit_batch(&database, &shared, &batch)).await;
+        let commit = async {
+            let albums: Vec<AlbumId> = batch.iter().map(|call| call.album).collect();
+            noted.note(&database, &albums).await?;
+            commit_batch(&database, &shared, &batch).await
+        };
+        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit).await;
         match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION))) {
             Ok(replies) => {
                 for (call, confirmed) in batch.drain(..).zip(replies) {
