@@ -180,6 +180,12 @@ async fn check_store(config: &Config) -> Vec<Finding> {
         Finding { component: "queue", state: queue.map_err(|error| error.to_string()) },
         Finding { component: "photo counts", state: check_counts(&store).await },
     ];
+    if store.local.is_none() {
+        findings.push(Finding {
+            component: "bucket's versions",
+            state: Ok(describe_versions(&store).to_owned()),
+        });
+    }
     if store.local.is_none() && config.settings.console.console {
         // Without it partners are served all the same, so this never fails.
         let state = Ok(doctor_cors::describe(
@@ -191,6 +197,20 @@ async fn check_store(config: &Config) -> Vec<Finding> {
         findings.push(Finding { component: "bucket's CORS", state });
     }
     findings
+}
+
+/// Says whether what is deleted from the bucket is gone. The service works either way, so this never fails.
+fn describe_versions(store: &Store) -> &'static str {
+    match store.storage_keeps_versions() {
+        Some(false) => "the bucket keeps no older versions of objects",
+        Some(true) => {
+            "WARNING: the bucket keeps older versions of objects, so what is erased stays in them until a rule of the bucket \
+             removes them, and receipts say so. Give it a lifecycle rule that expires noncurrent versions"
+        }
+        None => {
+            "not known: look whether the bucket keeps older versions of objects, in which what is erased would stay"
+        }
+    }
 }
 
 /// Compares the kept counts of photos with their rows.

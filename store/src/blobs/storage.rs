@@ -99,6 +99,15 @@ impl Storage {
         }
     }
 
+    /// Whether it keeps older versions of objects, so that what is deleted is still there. `None` when that is not known: before
+    /// the first [`Self::check`], and where the cloud does not say so.
+    pub(crate) fn keeps_versions(&self) -> Option<bool> {
+        match self {
+            Self::Local(_) => Some(false),
+            Self::Cloud(objects) => objects.keeps_versions(),
+        }
+    }
+
     /// Checks that objects can be written.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! What an erasure leaves, in words for the person who asked.
 
 use super::Eraser;
-use crate::blobs::storage::Storage;
 use crate::model::erasure::{ErasureKind, Kept, LedgerFate};
 use crate::sql::DatabaseKind;
 use crate::sql::erasures::rows::StoredErasure;
@@ -68,11 +67,16 @@ impl Eraser {
     /// Adds what stays whatever is erased.
     fn keep_everywhere(&self, objects: u64, kept: &mut Vec<Kept>) {
         let mut keep = |what: &str, why: &str| kept.push(Kept { what: what.to_owned(), why: why.to_owned() });
-        if matches!(self.storage, Storage::Cloud(_)) && objects > 0 {
-            keep(
+        match self.storage.keeps_versions() {
+            Some(true) if objects > 0 => keep(
+                "older versions of the objects",
+                "the bucket keeps them until a rule of the bucket removes them",
+            ),
+            None if objects > 0 => keep(
                 "older versions of the objects, if the bucket keeps them",
                 "a rule of the bucket removes them",
-            );
+            ),
+            _ => {}
         }
         if self.database.kind() == DatabaseKind::Postgres {
             keep(

@@ -252,6 +252,12 @@ impl Store {
         self.storage.check().await
     }
 
+    /// Whether the storage keeps older versions of objects, as [`Self::check_storage`] found out last; `None` when that is not known.
+    #[must_use]
+    pub fn storage_keeps_versions(&self) -> Option<bool> {
+        self.storage.keeps_versions()
+    }
+
     /// Returns the kept counts of photos that are not those of the rows. Reads the states of all photos.
     ///
     /// # Errors

@@ -98,6 +98,19 @@ async fn a_storage_that_responds_with_500_is_unavailable_and_recovers() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_keeps_older_versions_is_recognised() {
+    let Some(server) = S3Server::start() else { return };
+    let proxy = Proxy::in_front_of(server.address()).await;
+    for (fault, keeps) in [(ProxyFault::None, false), (ProxyFault::Versions, true)] {
+        proxy.set_fault(fault);
+        let bucket = open_bucket(&settings_through(&server, &proxy));
+        assert_eq!(bucket.keeps_versions(), None);
+        bucket.check().await.unwrap();
+        assert_eq!(bucket.keeps_versions(), Some(keeps));
+    }
+}
+
+#[tokio::test]
 async fn a_storage_that_does_not_respond_is_unavailable_and_recovers() {
     let Some(server) = S3Server::start() else { return };
     let faulty = FaultyBucket::in_front_of(&server).await;

@@ -40,6 +40,9 @@ pub enum ProxyFault {
         /// Number of bytes, ten at least.
         bytes_per_second: u64,
     },
+    /// No fault, but responses of a bucket say which version of an object a request made, as those of one that keeps older
+    /// versions do.
+    Versions,
     /// Connections are closed at once.
     Refusal,
     /// The network is interrupted: nothing passes and nothing is closed, on new and on open connections.
@@ -157,6 +160,7 @@ impl ProxyState {
                 self.forward_until_cut(client, after, u64::MAX).await
             }
             ProxyFault::Slow { bytes_per_second: a_second } => self.forward_slowly(client, a_second).await,
+            ProxyFault::Versions => self.forward_with_versions(client).await,
             ProxyFault::Refusal => Ok(()),
             ProxyFault::Blackhole => std::future::pending().await,
         }
@@ -174,6 +178,32 @@ impl ProxyState {
         let (up, down) =
             (copy_slowly(from_client, to_server, a_second), copy_slowly(from_server, to_client, a_second));
         tokio::try_join!(up, down).map(drop)
+    }
+
+    /// Forwards one request after the other, and adds a header to each response. A server writes the head of a response at once.
+    async fn forward_with_versions(&self, client: &mut TcpStream) -> std::io::Result<()> {
+        const STATUS: &[u8] = b"HTTP/1.1 200 OK\r\n";
+        let (mut from_client, mut to_client) = client.split();
+        let mut server = TcpStream::connect(self.server).await?;
+        let (mut from_server, mut to_server) = server.split();
+        let upwards = async { copy(&mut from_client, &mut to_server).await.map(drop) };
+        let downwards = async {
+            let mut buffer = vec![0; 16 << 10];
+            loop {
+                let read = from_server.read(&mut buffer).await?;
+                let mut rest = &buffer[..read];
+                if read == 0 {
+                    return Ok(());
+                }
+                if let Some(after) = rest.strip_prefix(STATUS) {
+                    to_client.write_all(STATUS).await?;
+                    to_client.write_all(b"x-amz-version-id: 3HL4kqtJvjVBH40N\r\n").await?;
+                    rest = after;
+                }
+                to_client.write_all(rest).await?;
+            }
+        };
+        tokio::try_join!(upwards, downwards).map(drop)
     }
 
     /// Forwards in both directions until one has reached its limit.

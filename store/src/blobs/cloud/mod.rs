@@ -52,7 +52,16 @@ pub struct CloudObjects {
     binds_parameters: bool,
     prefix: String,
     timeouts: Timeouts,
-    last_write: Mutex<Option<Instant>>,
+    last_check: Mutex<Option<WriteCheck>>,
+    /// Whether a write tells the version that it made only where the bucket keeps older ones.
+    tells_versions: bool,
+}
+
+/// A write that checked the bucket.
+#[derive(Clone, Copy)]
+struct WriteCheck {
+    at: Instant,
+    made_version: bool,
 }
 
 impl CloudObjects {
@@ -63,8 +72,10 @@ impl CloudObjects {
     pub fn open(location: BucketLocation, settings: &CloudSettings) -> Result<Self> {
         let client::BucketClients { objects, signer, binds_parameters } =
             client::build_clients(&location, settings)?;
-        let (prefix, timeouts) = (location.prefix, settings.timeouts);
-        Ok(Self { objects, signer, binds_parameters, prefix, timeouts, last_write: Mutex::new(None) })
+        // Google numbers every object, whether or not it keeps older ones.
+        let tells_versions = location.provider != CloudProvider::Gcs;
+        let (prefix, timeouts, last_check) = (location.prefix, settings.timeouts, Mutex::new(None));
+        Ok(Self { objects, signer, binds_parameters, prefix, timeouts, last_check, tells_versions })
     }
 
     /// Checks that the bucket exists and can be written. Writes at most once a minute.
@@ -74,8 +85,7 @@ impl CloudObjects {
     pub async fn check(&self) -> Result<()> {
         let path = self.path(CHECK_OBJECT);
         let check = async {
-            let last_write = *self.last_write.lock().unwrap_or_else(PoisonError::into_inner);
-            if last_write.is_some_and(|at| at.elapsed() < WRITE_CHECK_INTERVAL)
+            if self.last_check().is_some_and(|check| check.at.elapsed() < WRITE_CHECK_INTERVAL)
                 && object_ops::head(&*self.objects, &path).await?.is_some()
             {
                 return Ok(());
@@ -83,11 +93,22 @@ impl CloudObjects {
             // Listed first: some servers create a missing bucket on a write.
             self.check_bucket_exists().await?;
             let written = self.objects.put(&path, "photofinish".into()).await;
-            written.map_err(|cause| bucket_unavailable("write to the storage", cause))?;
-            *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            let written = written.map_err(|cause| bucket_unavailable("write to the storage", cause))?;
+            let check = WriteCheck { at: Instant::now(), made_version: written.version.is_some() };
+            *self.last_check.lock().unwrap_or_else(PoisonError::into_inner) = Some(check);
             Ok(())
         };
         with_timeout(self.timeouts.read, &path, check).await
+    }
+
+    /// Whether the bucket keeps older versions of objects, so that what is deleted is still there; `None` when it does not say so,
+    /// and before the first check.
+    pub fn keeps_versions(&self) -> Option<bool> {
+        self.last_check().filter(|_| self.tells_versions).map(|check| check.made_version)
+    }
+
+    fn last_check(&self) -> Option<WriteCheck> {
+        *self.last_check.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lists all objects below the prefix, in pages of a thousand.
