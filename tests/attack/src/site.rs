@@ -139,6 +139,11 @@ impl Site {
         self.service.create_key_for(&self.in_this_round(organization), scopes, mode)
     }
 
+    /// The name of an organization of this round.
+    pub fn organization_name(&self, organization: &str) -> String {
+        self.in_this_round(organization)
+    }
+
     fn in_this_round(&self, name: &str) -> String {
         format!("{name} {}", self.round())
     }

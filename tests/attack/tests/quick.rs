@@ -66,6 +66,16 @@ fn races_leave_every_photo_where_its_last_answer_says() {
 }
 
 #[test]
+fn erasures_leave_true_receipts_whatever_happens_beside_them() {
+    check_class("erasures");
+}
+
+#[test]
+fn pages_give_nothing_to_those_who_guess() {
+    check_class("pages");
+}
+
+#[test]
 fn bombs_fail_alone() {
     check_class("bombs");
 }

@@ -4,12 +4,14 @@ mod bombs;
 mod class;
 mod clients;
 mod cursors;
+mod erasures;
 #[cfg(feature = "heic")]
 mod heic_bombs;
 mod large;
 mod malformed;
 mod matrix;
 mod operations;
+mod pages;
 mod races;
 mod stops;
 mod streams;
@@ -18,7 +20,7 @@ mod urls;
 pub use class::{Class, Setting};
 
 /// The classes of every run, in the order in which they run.
-pub const CLASSES: [&Class; 9] = [
+pub const CLASSES: [&Class; 11] = [
     &matrix::MATRIX,
     &urls::URLS,
     &malformed::MALFORMED,
@@ -26,6 +28,8 @@ pub const CLASSES: [&Class; 9] = [
     &streams::STREAMS,
     &clients::CLIENTS,
     &races::RACES,
+    &erasures::ERASURES,
+    &pages::PAGES,
     &bombs::BOMBS,
     &stops::STOPS,
 ];

@@ -56,18 +56,18 @@ const fn operation(
     Operation { path, scope, names, is_destructive: false, success: OK, input }
 }
 
+/// The id of nothing.
+const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
+
 /// An operation on a webhook that does not exist: webhooks are no part of the matrix of albums and photos.
 const fn on_unknown_webhook(path: &'static str) -> Operation {
-    let input = |_: &Ids| {
-        let unknown = "01890000-0000-7000-8000-000000000000";
-        json!({ "webhookId": unknown, "deliveryId": unknown })
-    };
+    let input = |_: &Ids| json!({ "webhookId": UNKNOWN, "deliveryId": UNKNOWN });
     Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
 }
 
 /// An operation on an erasure, with the id of none: those of others are tried by the service's own tests.
 const fn on_unknown_erasure(path: &'static str) -> Operation {
-    let input = |_: &Ids| json!({ "receiptId": "01890000-0000-7000-8000-000000000000" });
+    let input = |_: &Ids| json!({ "receiptId": UNKNOWN });
     Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
 }
 
@@ -89,7 +89,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 51] = [
+pub(super) const OPERATIONS: [Operation; 53] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -143,6 +143,22 @@ pub(super) const OPERATIONS: [Operation; 51] = [
     Operation { success: &[409], ..operation("/photos/photo/retry", Some(UPLOAD), Names::Photo, on_photo) },
     operation("/albums/gallery/get", Some(MANAGE), Names::Album, on_album),
     operation("/albums/gallery/reports", Some(MANAGE), Names::Album, on_album),
+    // Nobody has said anything of these photos.
+    Operation {
+        success: &[404],
+        ..operation(
+            "/albums/gallery/reports/erase",
+            Some(MANAGE),
+            Names::Album,
+            |ids| json!({ "albumId": ids.album, "reportId": UNKNOWN, "dryRun": true }),
+        )
+    },
+    operation(
+        "/albums/gallery/reports/dismiss",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "reportId": UNKNOWN }),
+    ),
     operation(
         "/albums/gallery/update",
         Some(MANAGE),

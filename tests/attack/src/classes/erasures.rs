@@ -1,0 +1,193 @@
+//! Erasures under attack: confirmations of others, changed and used twice, while photos are read, searched, deleted and
+//! reprocessed. At the end every receipt is true: nothing of what was erased is found.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context as _;
+use photofinish_tests::harness::Partner;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use serde_json::{Value, json};
+
+use super::class::{Class, no_settings};
+use crate::findings::Findings;
+use crate::site::Site;
+
+pub(super) const ERASURES: Class = Class {
+    name: "erasures",
+    description: "confirmations of erasures changed in every character, of other requests, albums and tenants; a bib and a \
+                  face erased by 6 threads at once while the photos are read again, searched, deleted, and a start list with \
+                  the bib is imported; then every receipt is verified",
+    settings: no_settings,
+    stops_service: false,
+    run,
+};
+
+const THREADS: usize = 6;
+const PHOTOS: usize = 5;
+/// What any of the calls may be answered with while others erase and delete the same photos.
+const PERMITTED: &[u16] = &[200, 404, 409, 412];
+
+struct Erasing<'a> {
+    site: &'a Site,
+    findings: &'a Findings,
+    partner: &'a Partner,
+    album: String,
+    photos: Vec<String>,
+    image: String,
+    receipts: AtomicUsize,
+}
+
+fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
+    let (owner, stranger) = (site.tenant("Erasure Timing"), site.tenant("Erasure Stranger"));
+    for round in 0..site.extent.pick(1, 4) {
+        let erasing = Erasing::prepare(site, findings, &owner);
+        erasing.try_confirmations(&stranger)?;
+        let mut rng = site.rng(&format!("erasures {round}"));
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.random_range(0..u64::MAX)).collect();
+        std::thread::scope(|scope| {
+            for seed in seeds {
+                let erasing = &erasing;
+                scope.spawn(move || erasing.act(StdRng::seed_from_u64(seed)));
+            }
+        });
+        erasing.check_gone().with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+impl<'a> Erasing<'a> {
+    fn prepare(site: &'a Site, findings: &'a Findings, partner: &'a Partner) -> Self {
+        let album = partner.create_album("Erased");
+        let upload = |number: usize| {
+            partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(number))
+        };
+        let photos = (0..PHOTOS).map(upload).collect();
+        partner.wait_until_idle(&album);
+        let image = partner.upload_selfie(&album, &site.material.selfie);
+        Self { site, findings, partner, album, photos, image, receipts: AtomicUsize::new(0) }
+    }
+
+    fn call(&self, path: &str, input: &Value, statuses: &[u16]) -> Option<Value> {
+        let reaction = self.site.call(path, self.partner.key(), input);
+        self.findings.expect(path, reaction, statuses).filter(|answer| answer.status == 200).map(|a| a.json())
+    }
+
+    fn of_bib(&self) -> (&'static str, Value) {
+        ("/people/erase", json!({ "albumId": self.album, "bib": self.site.material.bib }))
+    }
+
+    fn of_face(&self) -> (&'static str, Value) {
+        ("/faces/erase", json!({ "albumId": self.album, "imageId": self.image }))
+    }
+
+    /// Returns the confirmation that a dry run gives.
+    fn ask(&self, (path, input): &(&str, Value), statuses: &[u16]) -> Option<String> {
+        let mut dry = input.clone();
+        dry["dryRun"] = json!(true);
+        let shown = self.call(path, &dry, statuses)?;
+        shown["preview"]["confirm"].as_str().map(str::to_owned)
+    }
+
+    fn confirm(&self, (path, input): &(&str, Value), confirm: &str, statuses: &[u16]) -> Option<Value> {
+        let mut confirmed = input.clone();
+        confirmed["confirm"] = json!(confirm);
+        self.call(path, &confirmed, statuses)
+    }
+
+    /// No confirmation but the request's own is accepted.
+    fn try_confirmations(&self, stranger: &Partner) -> anyhow::Result<()> {
+        let bib = self.of_bib();
+        let confirm = self.ask(&bib, &[200]).context("a dry run")?;
+        let other_bib = ("/people/erase", json!({ "albumId": self.album, "bib": "77" }));
+        let deleting = {
+            let (path, mut input) = bib.clone();
+            input["photos"] = json!("delete");
+            (path, input)
+        };
+        let without_faces = {
+            let (path, mut input) = bib.clone();
+            input["faces"] = json!(false);
+            (path, input)
+        };
+        for other in [&other_bib, &deleting, &without_faces, &self.of_face()] {
+            self.confirm(other, &confirm, &[412]);
+        }
+        let step = self.site.extent.pick(7, 1);
+        for at in (0..confirm.len()).step_by(step) {
+            for letter in ["0", "a", "F", ".", " ", "\u{e9}"] {
+                let changed = format!("{}{letter}{}", &confirm[..at], &confirm[at + 1..]);
+                if changed != confirm {
+                    self.confirm(&bib, &changed, &[400, 412]);
+                }
+            }
+        }
+        // A confirmation is its tenant's, and so is the album.
+        let (path, mut input) = bib;
+        input["confirm"] = json!(confirm);
+        let foreign = self.site.call(path, stranger.key(), &input);
+        self.findings.expect("a confirmation of another tenant", foreign, &[404]);
+        let found = self.partner.search_by_bib_exact(&self.album, &self.site.material.bib).len();
+        self.findings
+            .check(found == PHOTOS, || format!("{found} of {PHOTOS} photos are found: something was erased"));
+        Ok(())
+    }
+
+    /// Makes random calls around two erasures.
+    fn act(&self, mut rng: StdRng) {
+        let on_album = json!({ "albumId": self.album });
+        let text = json!({ "albumId": self.album, "text": self.site.material.bib });
+        let face = json!({ "albumId": self.album, "imageId": self.image });
+        let list =
+            json!({ "albumId": self.album, "csv": format!("bib,wave\n{},A\n33,B", self.site.material.bib) });
+        for _ in 0..self.site.extent.pick(8, 30) {
+            let photo = &self.photos[rng.random_range(0..PHOTOS)];
+            let on_photo = json!({ "albumId": self.album, "photoId": photo });
+            match rng.random_range(0..24) {
+                0..4 => self.erase(&self.of_bib()),
+                4..8 => self.erase(&self.of_face()),
+                8..11 => drop(self.call("/albums/reprocess", &on_album, PERMITTED)),
+                11..15 => drop(self.call("/photos/search/text/list", &text, PERMITTED)),
+                15..19 => drop(self.call("/photos/search/face/list", &face, PERMITTED)),
+                19..21 => drop(self.call("/albums/startlist/import", &list, PERMITTED)),
+                21..23 => drop(self.call("/photos/photo/get", &on_photo, PERMITTED)),
+                _ => drop(self.call("/photos/photo/delete", &on_photo, PERMITTED)),
+            }
+        }
+    }
+
+    fn erase(&self, request: &(&str, Value)) {
+        let Some(confirm) = self.ask(request, PERMITTED) else { return };
+        if self.confirm(request, &confirm, PERMITTED).is_some() {
+            self.receipts.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Erases both once more, reads all photos again, and looks everywhere.
+    fn check_gone(&self) -> anyhow::Result<()> {
+        self.erase(&self.of_bib());
+        // A first erasure of the face took the selfie with it.
+        self.call("/albums/reprocess", &json!({ "albumId": self.album }), &[200]);
+        self.partner.wait_until_idle(&self.album);
+        let by_bib = self.partner.search_by_bib_exact(&self.album, &self.site.material.bib).len();
+        self.findings.check(by_bib == 0, || format!("the erased bib is found in {by_bib} photos"));
+        let listed = self.partner.call_ok("/albums/startlist/get", &json!({ "albumId": self.album }));
+        let entries =
+            self.partner.call("/albums/startlist/entries", &json!({ "albumId": self.album })).text();
+        let is_listed = entries.contains(&format!("\"{}\"", self.site.material.bib));
+        self.findings.check(!is_listed, || format!("the erased bib is on the start list: {listed}"));
+        let erasures =
+            self.partner.call_ok("/erasures/list", &json!({ "albumId": self.album, "limit": 200 }));
+        let erasures = erasures["erasures"].as_array().cloned().unwrap_or_default();
+        let made = self.receipts.load(Ordering::SeqCst);
+        self.findings
+            .check(erasures.len() >= made, || format!("{} receipts of {made} erasures", erasures.len()));
+        for erasure in erasures.iter().take(self.site.extent.pick(4, 40)) {
+            let verified =
+                self.partner.call_ok("/erasures/verify", &json!({ "receiptId": erasure["receiptId"] }));
+            self.findings.check(verified["left"] == 0, || format!("a receipt is not true: {verified}"));
+        }
+        self.partner.call("/albums/delete", &json!({ "albumId": self.album })).expect_ok();
+        Ok(())
+    }
+}
