@@ -1,7 +1,7 @@
 // An organizer: invitation, album, folder, photos, search, key, gallery.
 
 import assert from "node:assert";
-import { readdirSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
 import { PATIENCE, callFrom, openContext } from "./tools.mjs";
@@ -155,6 +155,16 @@ async function makeHostileAlbum(page, world) {
   await page.goto(`${world.base}/console/albums/${body.id}`);
   await page.getByRole("heading", { name: title, level: 1 }).waitFor();
   const url = await openGallery(page, body.id, "<script>alert(1)</script>");
+  const filename = '"><img src=x onerror=alert(1)>.jpg';
+  await page.goto(`${world.base}/console/albums/${body.id}`);
+  const [file] = readdirSync(world.photos).sort();
+  const photo = { name: filename, mimeType: "image/jpeg", buffer: readFileSync(join(world.photos, file)) };
+  await page.getByLabel("Choose photos").setInputFiles(photo);
+  await page.getByText("Upload finished").waitFor();
+  await waitUntilReady(page, body.id, 1);
+  await page.goto(`${world.base}/console/albums/${body.id}/photos`);
+  await page.locator(".grid li a").first().click();
+  await page.getByRole("heading", { name: filename, level: 1 }).waitFor();
   return { id: body.id, title, url };
 }
 

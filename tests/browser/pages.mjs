@@ -9,7 +9,7 @@ const WIDTHS = [320, 390, 768, 1440];
 /** Of which there are pictures. */
 const PICTURED = new Set([390, 1440]);
 
-function pagesOf({ album, bib, photo, gallery }) {
+function pagesOf({ album, bib, photo, gallery, webhook }) {
   const path = `/console/albums/${album}`;
   return {
     albums: "/console",
@@ -24,6 +24,7 @@ function pagesOf({ album, bib, photo, gallery }) {
     erasures: `${path}/erasures`,
     keys: "/console/keys",
     webhooks: "/console/webhooks",
+    webhook: `/console/webhooks/${webhook}`,
     usage: "/console/usage",
     accounts: "/console/accounts",
     account: "/console/account",
@@ -90,16 +91,33 @@ export async function checkPages(world) {
   }
 }
 
+/** What is shown to those who are not signed in. */
 async function checkSignIn(world, colorScheme) {
   const { context, close } = await openContext(world, { colorScheme });
   const page = await context.newPage();
-  await page.goto(`${world.base}/console`);
-  await page.getByRole("heading", { level: 1 }).waitFor();
-  for (const width of WIDTHS) {
-    await page.setViewportSize({ width, height: heightOf(width) });
-    await check(page, world, "sign-in");
+  const pages = { "sign-in": "/console", welcome: world.drawn.welcome, "gallery-closed": "/g/0000000000000000000000" };
+  for (const [name, path] of Object.entries(pages)) {
+    await page.goto(world.base + path);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: heightOf(width) });
+      await check(page, world, name);
+    }
   }
   await close();
+}
+
+/** A runner says of a photo that it should not be there. */
+async function report(page, { gallery, photo }) {
+  const status = await page.evaluate(
+    async ([path, photoId]) => {
+      const body = JSON.stringify({ photoId, kind: "report", note: "I would rather not be in this one." });
+      const headers = { "content-type": "application/json" };
+      return (await fetch(`${path}/api/report`, { method: "POST", headers, body })).status;
+    },
+    [gallery, photo],
+  );
+  assert.equal(status, 200);
 }
 
 /** Signs in the owner of the drawn album, and gives each page something to show. */
@@ -124,7 +142,13 @@ async function prepare(world) {
   drawn.photo = photos[0].id;
   await call("keys/create", { label: "results page", mode: "test", scopes: ["search:read"] });
   await call("keys/create", { label: "camera truck", mode: "test", scopes: ["photo:upload"], expiresInDays: 30 });
-  await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
+  const invited = await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
+  const welcome = new URL(invited.link);
+  drawn.welcome = welcome.pathname + welcome.hash;
+  const webhook = await call("webhooks/create", { url: "http://127.0.0.1:9/results", label: "results page", types: ["photo.ready"] });
+  await call("webhooks/test", { webhookId: webhook.id });
+  drawn.webhook = webhook.id;
+  await report(page, drawn);
   const asked = { albumId, bib: "77" };
   const { preview } = await call("people/erase", { ...asked, dryRun: true });
   await call("people/erase", { ...asked, confirm: preview.confirm });

@@ -13,6 +13,8 @@ import { checkPages } from "./pages.mjs";
 import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
 import { picturesFlow } from "./pictures.mjs";
+import { keyboardFlow } from "./keyboard.mjs";
+import { removalFlow } from "./removals.mjs";
 import { securityCases } from "./security.mjs";
 import { selectionFlow } from "./selection.mjs";
 
@@ -54,6 +56,8 @@ try {
     ["a runner finds photos on a phone", runnerFlow],
     ["watermark, files of many photos, threshold, filter and webhook", picturesFlow],
     ["photos are selected and filtered, a watermark goes, a start list is odd", selectionFlow],
+    ["a runner asks to be removed, and the organizer decides", removalFlow],
+    ["all of it works by the keyboard", keyboardFlow],
     ["what must be refused is refused", securityCases],
     ["every page is accessible, in both schemes, wide and narrow", checkPages],
   ]) {

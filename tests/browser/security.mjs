@@ -71,7 +71,19 @@ export async function securityCases(world) {
   for (const [name, operation, body] of foreign) assert.equal((await callFrom(page, operation, body)).status, 404, name);
 
   await endSessionBeneathPage(world, page);
+  await openWithoutScripts(world);
   await context.close();
+}
+
+/** Where scripts are forbidden, pages say that they need them. */
+async function openWithoutScripts(world) {
+  const { context, close } = await openContext(world, { javaScriptEnabled: false });
+  const page = await context.newPage();
+  for (const path of ["/console", new URL(world.gallery).pathname]) {
+    await page.goto(world.base + path);
+    await page.getByText("Please allow scripts for this page.").waitFor();
+  }
+  await close();
 }
 
 /** An ended session is over at once, also for a page that is open. */
