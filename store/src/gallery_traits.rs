@@ -6,7 +6,7 @@ use crate::model::account::TokenDigest;
 use crate::model::gallery::{
     Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, StoredReport, VisitorSearch,
 };
-use crate::model::ids::{AlbumId, ConsentId, ProbeId};
+use crate::model::ids::{AlbumId, ConsentId, ProbeId, ReportId};
 use crate::traits::Result;
 
 /// Galleries of albums. The caller has checked with [`crate::traits::Albums::get`] that an album belongs to the tenant.
@@ -35,4 +35,8 @@ pub trait Galleries: Send + Sync {
     async fn report(&self, report: NewReport) -> Result<()>;
     /// Returns the newest reports of an album.
     async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>>;
+    /// Returns a report; of a request to be removed, those of all its photos. `NotFound`.
+    async fn find_reports(&self, album: AlbumId, report: ReportId) -> Result<Vec<StoredReport>>;
+    /// Deletes what [`Self::find_reports`] returns. Not an error when it is gone.
+    async fn dismiss_reports(&self, album: AlbumId, report: ReportId) -> Result<()>;
 }

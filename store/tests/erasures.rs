@@ -9,7 +9,7 @@ use std::time::Duration;
 use photofinish_servers::Postgres;
 use photofinish_store::Store;
 use photofinish_store::conformance::{self, AlbumFixture};
-use photofinish_store::model::erasure::{ErasureSubject, FacePlace, NewErasure, PhotoFate};
+use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure, PhotoFate};
 use photofinish_store::model::ids::{ErasureId, PhotoId};
 use photofinish_store::model::photo::DetectedFace;
 use photofinish_store::traits::ProbeOutcome;
@@ -44,7 +44,11 @@ fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewE
     let bounding_box = runner.bounding_box;
     let places = photos.iter().map(|photo| FacePlace { photo: *photo, bounding_box }).collect();
     let selfie = runner.embedding.unwrap();
-    let subject = ErasureSubject::Faces { places, selfie, min_cosine: 0.9, searched_at: i64::MAX };
+    let subject = ErasureSubject::Faces {
+        places,
+        selfie: Some(ComparedSelfie { embedding: selfie, min_cosine: 0.9 }),
+        searched_at: i64::MAX,
+    };
     of_album(fixture, subject, fate)
 }
 

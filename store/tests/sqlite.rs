@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use photofinish_store::conformance::{self, AlbumFixture};
-use photofinish_store::model::erasure::{ErasureSubject, FacePlace, NewErasure, PhotoFate};
+use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure, PhotoFate};
 use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::{ProbeOutcome, TextQuery};
 use photofinish_store::{Store, StoreErrorKind, lock_database};
@@ -210,7 +210,11 @@ async fn no_byte_of_an_erased_vector_is_left_in_the_files() {
         tenant: fixture.tenant,
         album: fixture.album,
         asked_by: fixture.key.id,
-        subject: ErasureSubject::Faces { places, selfie, min_cosine: 0.9, searched_at: i64::MAX },
+        subject: ErasureSubject::Faces {
+            places,
+            selfie: Some(ComparedSelfie { embedding: selfie, min_cosine: 0.9 }),
+            searched_at: i64::MAX,
+        },
         photos: PhotoFate::Keep,
     };
     let id = store.erasures.begin(erasure).await.unwrap();

@@ -40,6 +40,7 @@ export interface Album {
 }
 export interface AlbumDetail extends Album {
   bibFormat: { learned: string | null; readings: number; share: number };
+  expiring: { what: "faces" | "photos"; at: string }[];
 }
 export interface ConfigChange {
   face?: Partial<RecognitionSettings>;
@@ -357,6 +358,15 @@ export interface UsageRow {
 
 export type Done = { message: string };
 export type InAlbum = { albumId: string };
+export type OfReport = InAlbum & { reportId: string };
+export interface Report {
+  id: string;
+  photoId: string;
+  faces: BoundingBox[];
+  kind: string;
+  note: string;
+  createdAt: string;
+}
 export type OnePhoto = { albumId: string; photoId: string };
 export type Paged = { cursor?: string; limit?: number };
 export type SearchPage = InAlbum & Paged & { minConfidence?: number };

@@ -24,6 +24,7 @@ import type {
   Key,
   ListSource,
   Mode,
+  OfReport,
   OnePhoto,
   Paged,
   Photo,
@@ -31,6 +32,7 @@ import type {
   PhotoFilter,
   Pipeline,
   Progress,
+  Report,
   Role,
   Scope,
   SearchPage,
@@ -73,7 +75,9 @@ export interface Operations {
   "albums/reprocess": [InAlbum, Done & { queued: number }];
   "albums/progress": [InAlbum, Progress];
   "albums/gallery/get": [InAlbum, Gallery];
-  "albums/gallery/reports": [InAlbum, { reports: { photoId: string; kind: string; note: string; createdAt: string }[] }];
+  "albums/gallery/reports": [InAlbum, { reports: Report[] }];
+  "albums/gallery/reports/erase": [OfReport & { confirm?: string; dryRun?: boolean; photos?: "keep" | "delete" }, ErasureAnswer];
+  "albums/gallery/reports/dismiss": [OfReport, Done];
   "albums/gallery/update": [InAlbum & Partial<Gallery> & { newLink?: true }, Gallery];
   "albums/watermark/get": [InAlbum, Watermark];
   "albums/watermark/signed": [InAlbum, { uploadUrl: string; imageId: string }];

@@ -5,9 +5,10 @@ use std::time::Duration;
 use photofinish_store::Store;
 use photofinish_store::model::album::Album;
 use photofinish_store::model::erasure::{
-    Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
+    ComparedSelfie, Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
 };
 use photofinish_store::model::ids::ErasureId;
+use photofinish_store::model::photo::BoundingBox;
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -21,7 +22,9 @@ use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::search;
 use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::erasure::{Erasure, ErasureAnswer, ErasurePage, Preview, Verification};
-use crate::wire::erasure_requests::{EraseFaces, ErasePerson, ErasureOptions, ListErasures, OneErasure};
+use crate::wire::erasure_requests::{
+    EraseFaces, ErasePerson, EraseReported, ErasureOptions, ListErasures, OneErasure,
+};
 
 /// For how long what a dry run showed can be confirmed.
 const CONFIRM_TTL: Duration = Duration::from_mins(15);
@@ -49,7 +52,32 @@ pub(crate) async fn erase_faces(
     let places = found.iter().map(search::RankedFace::place);
     let places = places.map(|(photo, bounding_box)| FacePlace { photo, bounding_box }).collect();
     let min_cosine = search::sure_cosine(&ctx, &selfie)? as f32;
-    request.answer(ErasureSubject::Faces { places, selfie, min_cosine, searched_at }).await
+    let selfie = Some(ComparedSelfie { embedding: selfie, min_cosine });
+    request.answer(ErasureSubject::Faces { places, selfie, searched_at }).await
+}
+
+/// Erases the faces of a visitor who asked to be removed; then the request is done.
+pub(crate) async fn erase_reported(
+    ctx: Context,
+    caller: AlbumManager,
+    input: EraseReported,
+) -> Result<ErasureAnswer, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let reports = ctx.store.galleries.find_reports(album.id, input.report).await?;
+    let shown = json!(["report", album.id, input.report, is_delete(&input.options)]);
+    let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
+    request.check().await?;
+    let place = |photo, bounding_box: &BoundingBox| FacePlace { photo, bounding_box: *bounding_box };
+    let places = reports.iter().flat_map(|report| report.faces.iter().map(|face| place(report.photo, face)));
+    // Of a visitor's photos those that were read since are not among these.
+    let asked_at = reports.iter().map(|report| report.created_at).min().unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let searched_at = i64::try_from(asked_at.unix_timestamp_nanos() / 1000).unwrap_or_default();
+    let subject = ErasureSubject::Faces { places: places.collect(), selfie: None, searched_at };
+    let answer = request.answer(subject).await?;
+    if !input.options.dry_run {
+        ctx.store.galleries.dismiss_reports(album.id, input.report).await?;
+    }
+    Ok(answer)
 }
 
 pub(crate) async fn erase_person(

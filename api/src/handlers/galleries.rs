@@ -12,8 +12,9 @@ use crate::base62::base62;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
-use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, GalleryUrls, UpdateGallery};
+use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, GalleryUrls, OneReport, UpdateGallery};
 
 /// How long a gallery is there that is enabled without an end.
 const DEFAULT_TTL: Duration = Duration::days(90);
@@ -95,6 +96,16 @@ pub(crate) async fn list_reports(
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let reports = ctx.store.galleries.list_reports(album.id, MAX_REPORTS).await?;
     Ok(GalleryReports { reports: reports.into_iter().map(GalleryReport::from).collect() })
+}
+
+pub(crate) async fn dismiss_report(
+    ctx: Context,
+    caller: AlbumManager,
+    input: OneReport,
+) -> Result<Acknowledgement, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    ctx.store.galleries.dismiss_reports(album.id, input.report).await?;
+    Ok(Acknowledgement::new("Report dismissed"))
 }
 
 fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> GallerySettings {

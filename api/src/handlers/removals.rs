@@ -1,10 +1,11 @@
 //! What happens when visitors of a gallery ask to be removed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use photofinish_store::model::erasure::PhotoFate;
-use photofinish_store::model::gallery::{NewReport, OpenGallery, Removal, ReportKind};
+use photofinish_store::model::gallery::{NewReport, OpenGallery, Removal, ReportKind, ReportedPhoto};
 use photofinish_store::model::ids::{PhotoId, ProbeId};
+use photofinish_store::model::photo::BoundingBox;
 
 use super::erasures;
 use super::visitors::{caller, find_selfie, open};
@@ -49,16 +50,21 @@ async fn request_removal(
     if !album.config.face.enabled {
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
+    let created_at = ctx.store.erasures.read_clock().await?;
     let vector = search::load_or_create_free_embedding(ctx, album, selfie).await?;
     let found = search::find_faces(ctx, album.id, &vector, SURE).await?;
-    let photos: BTreeSet<PhotoId> = found.iter().map(|face| face.place().0).collect();
+    let mut photos: BTreeMap<PhotoId, Vec<BoundingBox>> = BTreeMap::new();
+    for (photo, face) in found.iter().map(search::RankedFace::place) {
+        photos.entry(photo).or_default().push(face);
+    }
     let report = NewReport {
         album: album.id,
-        photos: photos.into_iter().collect(),
+        photos: photos.into_iter().map(|(photo, faces)| ReportedPhoto { photo, faces }).collect(),
         kind: ReportKind::Removal,
         // Not the network, which runners share: each selfie is a request, and one that is sent again is the same.
         visitor: ctx.visitor_secret.digest(selfie.0.as_bytes()),
         note: String::new(),
+        created_at,
     };
     ctx.store.galleries.report(report).await?;
     tracing::info!(album.id = %album.id, faces = found.len(), "a visitor asks to be removed");

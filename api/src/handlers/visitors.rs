@@ -7,7 +7,7 @@ use std::time::Duration;
 use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::gallery::{
-    Downloads, NewConsent, NewReport, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
+    Downloads, NewConsent, NewReport, OpenGallery, ReportedPhoto, Visitor as VisitorDigests, VisitorSearch,
 };
 use photofinish_store::model::ids::{PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
@@ -347,11 +347,12 @@ pub(crate) async fn report(
     let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
     let report = NewReport {
         album: open.album.id,
-        photos: vec![photo.id],
+        photos: vec![ReportedPhoto { photo: photo.id, faces: Vec::new() }],
         kind: input.kind,
         // Not the cookie, of which anybody has as many as they like, and which only searches need.
         visitor: network_digest(&ctx.visitor_secret, visitor.address, OffsetDateTime::now_utc()),
         note: input.note,
+        created_at: ctx.store.erasures.read_clock().await?,
     };
     ctx.store.galleries.report(report).await?;
     Ok(Acknowledgement::new("Reported").into())

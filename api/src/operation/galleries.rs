@@ -1,6 +1,6 @@
 //! The operations of galleries, for organizers.
 
-use crate::handlers::galleries;
+use crate::handlers::{erasures, galleries};
 use crate::operation::Operation;
 use crate::operation::info::manage;
 
@@ -31,6 +31,23 @@ pub(crate) fn gallery_operations() -> Vec<Operation> {
                 "Newest first, at most 1,000. A visitor's words on one photo count once.",
             ),
             galleries::list_reports,
+        ),
+        Operation::new(
+            manage(
+                "albums.gallery.reports.erase",
+                "Erase the faces of a visitor who asked to be removed",
+                "As `faces/erase` does, but of the faces that the selfie of the request was surely found in; the selfie itself \
+                 is gone by then. With a dry run first, whose `confirm` has to be sent. The request is gone afterwards.",
+            ),
+            erasures::erase_reported,
+        ),
+        Operation::new(
+            manage(
+                "albums.gallery.reports.dismiss",
+                "Dismiss what a visitor said",
+                "Deletes a report, or a request to be removed with all its photos. Nothing else changes.",
+            ),
+            galleries::dismiss_report,
         ),
     ]
 }

@@ -1,7 +1,7 @@
 //! Requests of `faces/erase`, `people/erase` and `erasures/*`.
 
 use photofinish_store::model::erasure::{ErasureQuery, PhotoFate};
-use photofinish_store::model::ids::{AlbumId, ErasureId};
+use photofinish_store::model::ids::{AlbumId, ErasureId, ReportId};
 use photofinish_store::search::variants::normalise_bib;
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use super::{read_album_id, sample};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, Number, OneOf, Text, formatted, text, uuid};
 use crate::wire::cursor::{decode_id, id_cursor};
+use crate::wire::gallery::OneReport;
 
 /// A token of a dry run: when it ends in seconds since 1970, and its signature.
 const CONFIRM_PATTERN: &str = "^[0-9]{1,12}\\.[0-9a-f]{64}$";
@@ -78,6 +79,28 @@ impl Input for EraseFaces {
 
     fn example() -> Value {
         json!({ "albumId": sample::ALBUM, "imageId": sample::PROBE, "dryRun": true })
+    }
+}
+
+/// Body of `albums/gallery/reports/erase`.
+pub(crate) struct EraseReported {
+    pub(crate) album: AlbumId,
+    pub(crate) report: ReportId,
+    pub(crate) options: ErasureOptions,
+}
+
+impl Input for EraseReported {
+    const NAME: &'static str = "EraseReported";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let named = OneReport::read(fields);
+        let options = ErasureOptions::read(fields);
+        let OneReport { album, report } = named?;
+        Some(Self { album, report, options })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "reportId": sample::REPORT, "dryRun": true })
     }
 }
 

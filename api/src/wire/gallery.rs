@@ -3,17 +3,17 @@
 use photofinish_store::model::gallery::{
     Downloads, Gallery as Stored, GallerySettings, Removal, ReportKind, StoredReport,
 };
-use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::ids::{AlbumId, ReportId};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Output, read_album_id, sample};
+use super::{BoundingBox, Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
-use crate::validate::validators::{Boolean, Integer, Nullable, OneOf, text, web_uri};
+use crate::validate::validators::{Boolean, Integer, Nullable, OneOf, text, uuid, web_uri};
 
 /// Where the page of a gallery is, and a QR code of that.
 pub(crate) struct GalleryUrls {
@@ -122,7 +122,10 @@ impl Output for Gallery {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GalleryReport {
+    id: Uuid,
     photo_id: Uuid,
+    /// The faces in it that the visitor asks to be removed; of other reports none.
+    faces: Vec<BoundingBox>,
     /// `not_me`: the visitor is not in it; `report`: it should not be there; `removal`: the visitor is in it and asks to be
     /// removed, which is said of all their photos at one time; may grow.
     kind: &'static str,
@@ -135,7 +138,9 @@ pub(crate) struct GalleryReport {
 impl From<StoredReport> for GalleryReport {
     fn from(stored: StoredReport) -> Self {
         Self {
+            id: stored.id.0,
             photo_id: stored.photo.0,
+            faces: stored.faces.into_iter().map(BoundingBox::from).collect(),
             kind: stored.kind.as_str(),
             note: stored.note,
             created_at: stored.created_at,
@@ -152,12 +157,35 @@ pub(crate) struct GalleryReports {
 impl Output for GalleryReports {
     fn example() -> Self {
         let report = GalleryReport {
+            id: sample::REPORT.0,
+            faces: Vec::new(),
             photo_id: sample::PHOTO.0,
             kind: ReportKind::NotMe.as_str(),
             note: String::new(),
             created_at: sample::TIME,
         };
         Self { reports: vec![report] }
+    }
+}
+
+/// Body of `albums/gallery/reports/dismiss`.
+pub(crate) struct OneReport {
+    pub(crate) album: AlbumId,
+    pub(crate) report: ReportId,
+}
+
+impl Input for OneReport {
+    const NAME: &'static str = "OneReport";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = read_album_id(fields);
+        let description = "The `id` of a report; of a request to be removed that of any of its photos.";
+        let report = fields.required("reportId", description, uuid());
+        Some(Self { album: album?, report: ReportId(report?) })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "reportId": sample::REPORT })
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) mod watermark;
 pub(crate) mod webhook;
 
 use photofinish_store::model::ids::{
-    AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, WebhookId,
+    AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, ReportId, WebhookId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -150,8 +150,8 @@ pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
 /// Ids, times and URLs that all examples use.
 pub(crate) mod sample {
     use super::{
-        AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, WebhookId,
-        uuid,
+        AlbumId, DeliveryId, ErasureId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, ReportId, Uuid,
+        WebhookId, uuid,
     };
     use time::OffsetDateTime;
     use time::macros::datetime;
@@ -168,6 +168,7 @@ pub(crate) mod sample {
     const DELIVERY_UUID: Uuid = uuid!("01932c0d-54f6-7195-906e-72a3b4c5d6e7");
 
     const ERASURE_UUID: Uuid = uuid!("01932c0e-65f7-72a6-8a7f-83b4c5d6e7f8");
+    const REPORT_UUID: Uuid = uuid!("01932c0f-7608-73b7-8b80-94c5d6e7f809");
 
     pub(crate) const ALBUM: AlbumId = AlbumId(ALBUM_UUID);
     pub(crate) const PHOTO: PhotoId = PhotoId(PHOTO_UUID);
@@ -178,6 +179,7 @@ pub(crate) mod sample {
     pub(crate) const WEBHOOK: WebhookId = WebhookId(WEBHOOK_UUID);
     pub(crate) const DELIVERY: DeliveryId = DeliveryId(DELIVERY_UUID);
     pub(crate) const ERASURE: ErasureId = ErasureId(ERASURE_UUID);
+    pub(crate) const REPORT: ReportId = ReportId(REPORT_UUID);
     pub(crate) const TIME: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
     pub(crate) const UPLOAD_URL: &str = "https://photos.example/storage/o/a/p?signature=3f9c";
     pub(crate) const PREVIEW_URL: &str = "https://photos.example/storage/preview.jpg?signature=77ab";

@@ -89,13 +89,15 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 51] = [
+const SCOPES: [(&str, Option<Scope>); 53] = [
     ("/albums/watermark/get", Some(Scope::AlbumManage)),
     ("/albums/watermark/signed", Some(Scope::AlbumManage)),
     ("/albums/watermark/set", Some(Scope::AlbumManage)),
     ("/albums/cameras/list", Some(Scope::PhotoUpload)),
     ("/photos/download/create", Some(Scope::SearchRead)),
     ("/albums/gallery/reports", Some(Scope::AlbumManage)),
+    ("/albums/gallery/reports/erase", Some(Scope::AlbumManage)),
+    ("/albums/gallery/reports/dismiss", Some(Scope::AlbumManage)),
     ("/albums/gallery/get", Some(Scope::AlbumManage)),
     ("/albums/gallery/update", Some(Scope::AlbumManage)),
     ("/albums/create", Some(Scope::AlbumManage)),

@@ -165,6 +165,10 @@ fn a_selfie_is_compared_after_consent_and_forgotten_at_once() {
     let reports = reports["reports"].as_array().expect("reports");
     assert_eq!(reports.len(), 1, "asked twice with a selfie is one request");
     assert_eq!((&reports[0]["kind"], &reports[0]["photoId"]), (&json!("removal"), &found["photos"][0]["id"]));
+    let face = &partner
+        .call("/photos/photo/get", &json!({ "albumId": album, "photoId": reports[0]["photoId"] }))
+        .ok()["faces"][0];
+    assert_eq!(reports[0]["faces"], json!([face["boundingBox"]]), "whose face it is");
     let said = json!({ "photoId": found["photos"][0]["id"], "kind": "removal" });
     guest.call("report", said).undefined_error(400, "BAD_REQUEST");
 
@@ -178,6 +182,47 @@ fn a_selfie_is_compared_after_consent_and_forgotten_at_once() {
     partner
         .call("/photos/search/face/list", &json!({ "albumId": album, "imageId": ticket["imageId"] }))
         .defined_error(404, "NOT_FOUND");
+}
+
+#[test]
+fn an_organizer_erases_the_faces_of_a_request_or_dismisses_it() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let contact = json!({ "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy" });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let mut guest = Guest::at(&service, &url);
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let mut ask = || {
+        let ticket = guest.call("search/face/signed", agree.clone()).ok();
+        assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+        let selfie = json!({ "imageId": ticket["imageId"] });
+        let preview = guest.call("erase/faces", selfie.clone()).ok();
+        let confirmed = json!({ "imageId": ticket["imageId"], "confirm": preview["confirm"] });
+        guest.call("erase/faces", confirmed).ok();
+        guest.call("search/face/forget", selfie).ok();
+        preview["faces"].clone()
+    };
+    let list =
+        || partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok()["reports"].clone();
+    assert_eq!(ask(), 1);
+    let request = json!({ "albumId": album, "reportId": list()[0]["id"] });
+    partner.call("/albums/gallery/reports/dismiss", &request).ok();
+    assert_eq!(list(), json!([]));
+    partner.call("/albums/gallery/reports/erase", &request).defined_error(404, "NOT_FOUND");
+
+    assert_eq!(ask(), 1, "nothing was erased");
+    let mut request = json!({ "albumId": album, "reportId": list()[0]["id"] });
+    let refused =
+        partner.call("/albums/gallery/reports/erase", &request).defined_error(412, "PRECONDITION_FAILED");
+    assert_eq!(refused["data"]["code"], "CONFIRM_REQUIRED");
+    request["dryRun"] = json!(true);
+    let preview = partner.call("/albums/gallery/reports/erase", &request).ok()["preview"].clone();
+    assert_eq!((&preview["faces"], &preview["photoIds"][0]), (&json!(1), &list()[0]["photoId"]));
+    (request["dryRun"], request["confirm"]) = (json!(false), preview["confirm"].clone());
+    let receipt = partner.call("/albums/gallery/reports/erase", &request).ok()["receipt"].clone();
+    assert_eq!((&receipt["removed"]["vectors"], &receipt["subject"]["kind"]), (&json!(1), &json!("face")));
+    assert_eq!(list(), json!([]), "the request is done");
+    assert_eq!(ask(), 0, "the face is not found any more");
 }
 
 #[test]

@@ -25,6 +25,8 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         ("/albums/startlist/check", json!({ "albumId": album, "csv": "bib\n7" })),
         ("/faces/erase", json!({ "albumId": album, "imageId": image, "dryRun": true })),
         ("/albums/gallery/update", json!({ "albumId": album, "enabled": true })),
+        ("/albums/gallery/reports/erase", json!({ "albumId": album, "reportId": photo, "dryRun": true })),
+        ("/albums/gallery/reports/dismiss", json!({ "albumId": album, "reportId": photo })),
         ("/albums/watermark/set", json!({ "albumId": album, "watermark": {} })),
         ("/photos/download/create", json!({ "albumId": album, "bib": "1207" })),
         ("/people/erase", json!({ "albumId": album, "bib": "1207", "dryRun": true })),

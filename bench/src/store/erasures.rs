@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use photofinish_store::conformance::{AlbumFixture, face, text};
 use photofinish_store::model::erasure::{
-    Erasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
+    ComparedSelfie, Erasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
 };
 use photofinish_store::model::ids::{ErasureId, PhotoId};
 use photofinish_store::model::photo::{BoundingBox, DetectedFace, DetectedText};
@@ -116,8 +116,7 @@ impl Erased {
                 let places = of_runner.iter().map(place).collect();
                 ErasureSubject::Faces {
                     places,
-                    selfie: make_embedding(RUNNER),
-                    min_cosine: 0.9,
+                    selfie: Some(ComparedSelfie { embedding: make_embedding(RUNNER), min_cosine: 0.9 }),
                     searched_at: i64::MAX,
                 }
             }

@@ -199,7 +199,7 @@ fn quad_from_rect(rect: Rect) -> Quad {
 }
 
 /// Returns a person's embedding: always the same, and nearly orthogonal to those of other persons.
-fn person_vector(person: u16) -> Vec<f32> {
+pub fn person_vector(person: u16) -> Vec<f32> {
     let mut state = u64::from(person).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut draw = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,8 +1,12 @@
 //! What visitors of galleries say of photos.
 
+use super::assert_error_kind;
 use super::fixture::AlbumFixture;
-use crate::model::gallery::{NewReport, ReportKind};
+use crate::error::StoreErrorKind;
+use crate::model::encoding::now_micros;
+use crate::model::gallery::{NewReport, ReportKind, ReportedPhoto};
 use crate::model::ids::PhotoId;
+use crate::model::photo::BoundingBox;
 use crate::store::Store;
 
 /// Checks the reports of [`crate::traits::Galleries`].
@@ -11,8 +15,11 @@ pub async fn galleries_suite(store: &Store) {
 }
 
 async fn report(fixture: &AlbumFixture, kind: ReportKind, visitor: u8, photos: Vec<PhotoId>) {
-    let report =
-        NewReport { album: fixture.album, photos, kind, visitor: [visitor; 32], note: "a note".into() };
+    let place = BoundingBox { top: 0.1, left: 0.2, width: 0.05, height: 0.07 };
+    let faces = if kind == ReportKind::Removal { vec![place] } else { Vec::new() };
+    let photos = photos.into_iter().map(|photo| ReportedPhoto { photo, faces: faces.clone() }).collect();
+    let (visitor, note) = ([visitor; 32], "a note".to_owned());
+    let report = NewReport { album: fixture.album, photos, kind, visitor, note, created_at: now_micros() };
     fixture.store.galleries.report(report).await.expect("reports");
 }
 
@@ -36,5 +43,17 @@ async fn a_report_is_of_all_its_photos_and_counts_once(store: &Store) {
     report(&fixture, ReportKind::NotMe, 1, vec![photos[0]]).await;
     assert_eq!(fixture.store.galleries.list_reports(fixture.album, 10).await.expect("lists").len(), 5);
     assert_eq!(fixture.store.galleries.list_reports(fixture.album, 3).await.expect("lists").len(), 3);
+
+    let galleries = &fixture.store.galleries;
+    let first = galleries.find_reports(fixture.album, reports[0].id).await.expect("finds");
+    assert_eq!(first.iter().map(|report| report.photo).collect::<Vec<_>>(), photos, "all of the request");
+    assert!(first.iter().all(|report| report.faces.len() == 1));
+    galleries.dismiss_reports(fixture.album, reports[0].id).await.expect("dismisses");
+    assert_error_kind(galleries.find_reports(fixture.album, reports[1].id).await, StoreErrorKind::NotFound);
+    let left = galleries.list_reports(fixture.album, 10).await.expect("lists");
+    assert_eq!(left.len(), 3, "another selfie's request and what was said of one photo");
+    let said = left.iter().find(|report| report.kind == ReportKind::NotMe).expect("it is there").id;
+    galleries.dismiss_reports(fixture.album, said).await.expect("dismisses");
+    assert_eq!(galleries.list_reports(fixture.album, 10).await.expect("lists").len(), 2);
     fixture.delete().await;
 }

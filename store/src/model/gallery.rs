@@ -5,7 +5,8 @@ use time::OffsetDateTime;
 
 use crate::model::account::TokenDigest;
 use crate::model::album::Album;
-use crate::model::ids::{AlbumId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, PhotoId, ProbeId, ReportId};
+use crate::model::photo::BoundingBox;
 
 /// What visitors may download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,26 +230,41 @@ impl ReportKind {
     }
 }
 
+/// A photo of a report.
+#[derive(Clone, Debug)]
+pub struct ReportedPhoto {
+    /// The photo.
+    pub photo: PhotoId,
+    /// The faces in it that the visitor asks to be removed; none in other reports.
+    pub faces: Vec<BoundingBox>,
+}
+
 /// A report of a visitor.
 #[derive(Clone, Debug)]
 pub struct NewReport {
     /// The album.
     pub album: AlbumId,
     /// The photos; those that are not there any more are left out.
-    pub photos: Vec<PhotoId>,
+    pub photos: Vec<ReportedPhoto>,
     /// What is said.
     pub kind: ReportKind,
     /// Who says it: the HMAC of the network, or of the selfie whose owner asks to be removed.
     pub visitor: [u8; 32],
     /// In the visitor's words.
     pub note: String,
+    /// When, by the database's clock, microseconds: photos that were read since were not looked at.
+    pub created_at: i64,
 }
 
 /// A report that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredReport {
+    /// Its id.
+    pub id: ReportId,
     /// The photo.
     pub photo: PhotoId,
+    /// The faces in it that the visitor asks to be removed.
+    pub faces: Vec<BoundingBox>,
     /// What is said.
     pub kind: ReportKind,
     /// In the visitor's words.

@@ -81,4 +81,6 @@ id! {
     WatermarkUploadId,
     /// A visitor's consent to the comparison of a selfie.
     ConsentId,
+    /// What a visitor said of a photo.
+    ReportId,
 }

@@ -2,20 +2,19 @@
 
 use async_trait::async_trait;
 use sqlx::FromRow;
-use time::OffsetDateTime;
-use uuid::Uuid;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::account::TokenDigest;
 use crate::model::album::Album;
 use crate::model::encoding::{from_micros, now_micros, to_micros};
 use crate::model::gallery::{
-    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, ReportKind, StoredReport, VisitorSearch,
+    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, ReportKind, ReportedPhoto, StoredReport,
+    VisitorSearch,
 };
-use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId, ReportId};
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::{Database, Transaction};
-use crate::sql::row_types::{AlbumRow, from_json, parse_name, to_json};
+use crate::sql::row_types::{AlbumRow, convert_rows, from_json, parse_name, to_json};
 use crate::sql::statement::query;
 use crate::traits::{Galleries, Result};
 
@@ -53,12 +52,45 @@ struct OpenGalleryRow {
     album: AlbumRow,
 }
 
+macro_rules! select_reports {
+    ($condition:expr) => {
+        concat!("select id, photo, kind, note, created_at, faces from gallery_report where ", $condition)
+    };
+}
+
+/// A report, or each photo of a request to be removed.
+macro_rules! same_reports {
+    ($rest:literal) => {
+        concat!(
+            "album = $1 and (id = $2 or kind = 'removal' and visitor in \
+             (select visitor from gallery_report where album = $1 and id = $2 and kind = 'removal'))",
+            $rest
+        )
+    };
+}
+
 #[derive(FromRow)]
 struct ReportRow {
+    id: ReportId,
     photo: PhotoId,
     kind: String,
     note: String,
     created_at: i64,
+    faces: Option<String>,
+}
+
+impl TryFrom<ReportRow> for StoredReport {
+    type Error = StoreError;
+    fn try_from(row: ReportRow) -> Result<Self> {
+        Ok(Self {
+            id: row.id,
+            photo: row.photo,
+            faces: row.faces.as_deref().map(from_json).transpose()?.unwrap_or_default(),
+            kind: parse_name(&ReportKind::ALL, ReportKind::as_str, &row.kind)?,
+            note: row.note,
+            created_at: from_micros(row.created_at)?,
+        })
+    }
 }
 
 pub(crate) struct SqlGalleries {
@@ -222,19 +254,20 @@ impl Galleries for SqlGalleries {
 
     async fn report(&self, report: NewReport) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at) \
-                      select $1, album, id, $4, $5, $6, $7 from photo where album = $2 and id = $3 \
+        let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at, faces) \
+                      select $1, album, id, $4, $5, $6, $7, $8 from photo where album = $2 and id = $3 \
                       on conflict (album, photo, kind, visitor) do nothing";
-        let now = now_micros();
-        for photo in report.photos {
+        for ReportedPhoto { photo, faces } in report.photos {
+            let faces = if faces.is_empty() { None } else { Some(to_json(&faces)?) };
             query(OPERATION, insert)
-                .bind(Uuid::now_v7())
+                .bind(ReportId::generate())
                 .bind(report.album)
                 .bind(photo)
                 .bind(report.kind.as_str())
                 .bind(report.visitor.to_vec())
                 .bind(report.note.clone())
-                .bind(now)
+                .bind(report.created_at)
+                .bind(faces)
                 .execute(&mut transaction)
                 .await?;
         }
@@ -243,20 +276,37 @@ impl Galleries for SqlGalleries {
 
     async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>> {
         const OPERATION: &str = "list reports";
-        let list = "select photo, kind, note, created_at from gallery_report where album = $1 \
-                    order by created_at desc, id limit $2";
-        let rows: Vec<ReportRow> = query(OPERATION, list)
+        let rows: Vec<ReportRow> =
+            query(OPERATION, select_reports!("album = $1 order by created_at desc, id limit $2"))
+                .bind(album)
+                .bind(i64::from(limit))
+                .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+                .await?;
+        convert_rows(rows)
+    }
+
+    async fn find_reports(&self, album: AlbumId, report: ReportId) -> Result<Vec<StoredReport>> {
+        const OPERATION: &str = "find reports";
+        let rows: Vec<ReportRow> = query(OPERATION, select_reports!(same_reports!(" order by photo")))
             .bind(album)
-            .bind(i64::from(limit))
+            .bind(report)
             .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
-        rows.into_iter()
-            .map(|row| {
-                let created_at: OffsetDateTime = from_micros(row.created_at)?;
-                let kind = parse_name(&ReportKind::ALL, ReportKind::as_str, &row.kind)?;
-                Ok(StoredReport { photo: row.photo, kind, note: row.note, created_at })
-            })
-            .collect()
+        if rows.is_empty() {
+            return Err(StoreError::not_found(format!("report {report}")));
+        }
+        convert_rows(rows)
+    }
+
+    async fn dismiss_reports(&self, album: AlbumId, report: ReportId) -> Result<()> {
+        const OPERATION: &str = "dismiss reports";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        query(OPERATION, concat!("delete from gallery_report where ", same_reports!("")))
+            .bind(album)
+            .bind(report)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit(OPERATION).await
     }
 }
 

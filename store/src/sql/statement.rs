@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::model::ids::{
     AccountId, AlbumId, ConsentId, DeliveryId, ErasureId, EventId, GrantId, KeyId, LeaseId, OrganizationId,
-    PhotoId, ProbeId, ProcessId, SessionId, WebhookId,
+    PhotoId, ProbeId, ProcessId, ReportId, SessionId, WebhookId,
 };
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -82,6 +82,7 @@ impl_value_from! {
     AlbumId => |id| Self::Id(id.0),
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
     ConsentId => |id| Self::Id(id.0),
+    ReportId => |id| Self::Id(id.0),
     DeliveryId => |id| Self::Id(id.0),
     ErasureId => |id| Self::Id(id.0),
     Option<ErasureId> => |id| Self::OptionalId(id.map(|id| id.0)),

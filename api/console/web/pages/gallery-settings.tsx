@@ -4,46 +4,17 @@ import { useSignal } from "@preact/signals";
 
 import type { Gallery } from "../api";
 import { call } from "../calls";
-import { formatNumber, formatTime } from "../common/format";
+import { formatNumber } from "../common/format";
 import { useAction, useLoad } from "../common/load";
 import { Button, CopyText } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
 import { AreaField, CheckField, Field, SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
-import { t, tName } from "../text";
+import { t } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { Reports } from "./reports";
 import { WatermarkPanel } from "./watermark";
-
-/** What visitors said of photos, with links to these. */
-function Reports({ albumId }: { albumId: string }) {
-  const load = useLoad((signal) => call("albums/gallery/reports", { albumId }, signal), [albumId]);
-  return (
-    <section class="panel panel-split" aria-labelledby="reports-title">
-      <h2 id="reports-title">{t("gallery.reports")}</h2>
-      <Loaded load={load} lines={2}>
-        {({ reports }) =>
-          reports.length === 0 ? (
-            <p class="quiet">{t("gallery.no_reports")}</p>
-          ) : (
-            <>
-              {reports.some((report) => report.kind === "removal") && <p class="quiet">{t("gallery.report_removal_hint")}</p>}
-              <ul class="stack">
-                {reports.map((report) => (
-                  <li key={report.photoId + report.kind + report.createdAt}>
-                    <a href={`/console/albums/${albumId}/photos/${report.photoId}`}>{tName("gallery", `report_${report.kind}`)}</a>{" "}
-                    <span class="quiet small">{formatTime(report.createdAt)}</span>
-                    {report.note && <p>{report.note}</p>}
-                  </li>
-                ))}
-              </ul>
-            </>
-          )
-        }
-      </Loaded>
-    </section>
-  );
-}
 
 /** The link as a picture, for posters and bibs. */
 function QrCode({ url }: { url: string }) {

@@ -70,7 +70,10 @@ export function PhotoPage({ album, photoId }: { album: AlbumDetail; photoId: str
 }
 
 function listPath(albumId: string, photoId = ""): string {
-  const query = place.value.query.toString();
+  const parts = new URLSearchParams(place.value.query);
+  // Of this photo alone.
+  parts.delete("face");
+  const query = parts.toString();
   return `/albums/${albumId}/photos${photoId && `/${photoId}`}${query && `?${query}`}`;
 }
 
@@ -113,7 +116,7 @@ function usePhotoKeys(neighbours: Signal<Neighbours>, toggleBoxes: () => void): 
 
 function Viewer(props: { photo: PhotoDetail; hasBoxes: Signal<boolean>; onChange: () => void; next: string | null }) {
   const { photo, hasBoxes, onChange, next } = props;
-  const lit = useSignal<string | null>(null);
+  const lit = useSignal<string | null>(findFaceOfPlace(photo.faces));
   const aspect = photo.width && photo.height ? photo.width / photo.height : 1.5;
   // As wide as fits, and never higher than most of the window.
   const size = { aspectRatio: String(aspect), maxWidth: `calc(82vh * ${aspect.toFixed(4)})` };
@@ -137,6 +140,17 @@ function Viewer(props: { photo: PhotoDetail; hasBoxes: Signal<boolean>; onChange
       </div>
     </div>
   );
+}
+
+/** The face at the place that the address names, such as that of a request to be removed. */
+function findFaceOfPlace(faces: SeenFace[]): string | null {
+  const [left, top, width, height] = (place.value.query.get("face") ?? "").split(",").map(Number);
+  if (left === undefined || top === undefined || width === undefined || height === undefined) return null;
+  const [x, y] = [left + width / 2, top + height / 2];
+  const isThere = ({ boundingBox: box }: SeenFace) =>
+    box.left <= x && x <= box.left + box.width && box.top <= y && y <= box.top + box.height;
+  const index = faces.findIndex(isThere);
+  return index < 0 ? null : `face ${index}`;
 }
 
 function Boxes({ photo, lit }: { photo: PhotoDetail; lit: string | null }) {

@@ -10,7 +10,8 @@ import { CheckField, Field, SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { t, tCount } from "../text";
 
-type Preview = NonNullable<ErasureAnswer["preview"]>;
+/** What an erasure would take. */
+export type Preview = NonNullable<ErasureAnswer["preview"]>;
 
 /** The dialog. Every change of the form asks for a new preview. */
 export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string; onClose: () => void; onRemoved: () => void }) {
@@ -34,7 +35,7 @@ export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string;
     step.clear();
   };
   const found = preview.value;
-  const isNothing = found !== undefined && found.faces + found.texts + found.deletedPhotoIds.length === 0;
+  const isNothing = found !== undefined && takesNothing(found);
   return (
     <FormDialog
       title={t("erasures.remove")}
@@ -58,21 +59,34 @@ export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string;
         checked={hasFaces.value}
         onChange={(checked) => change(() => (hasFaces.value = checked))}
       />
-      <SelectField
-        label={t("remove.photos")}
-        value={photos.value}
-        options={[
-          ["keep", t("remove.photos_keep")],
-          ["delete", t("remove.photos_delete")],
-        ]}
-        onChange={(value) => change(() => (photos.value = value as "keep" | "delete"))}
-      />
-      <div aria-live="polite">{found && <p class="away">{isNothing ? t("remove.nothing") : describe(found)}</p>}</div>
+      <PhotosField value={photos.value} onChange={(fate) => change(() => (photos.value = fate))} />
+      <div aria-live="polite">{found && <p class="away">{isNothing ? t("remove.nothing") : describePreview(found)}</p>}</div>
     </FormDialog>
   );
 }
 
-function describe(preview: Preview): string {
+/** What becomes of the photos themselves. */
+export function PhotosField({ value, onChange }: { value: "keep" | "delete"; onChange: (fate: "keep" | "delete") => void }) {
+  return (
+    <SelectField
+      label={t("remove.photos")}
+      value={value}
+      options={[
+        ["keep", t("remove.photos_keep")],
+        ["delete", t("remove.photos_delete")],
+      ]}
+      onChange={(chosen) => onChange(chosen as "keep" | "delete")}
+    />
+  );
+}
+
+/** Whether there is nothing to erase. */
+export function takesNothing(preview: Preview): boolean {
+  return preview.faces + preview.texts + preview.deletedPhotoIds.length === 0;
+}
+
+/** What an erasure would take, in words. */
+export function describePreview(preview: Preview): string {
   const words = [
     tCount("photo.bibs", preview.texts),
     tCount("photo.faces", preview.faces),

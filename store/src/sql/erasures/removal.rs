@@ -251,6 +251,7 @@ async fn find_deleted(
 async fn count_unseen(transaction: &mut Transaction, erasure: &NewErasure) -> Result<(u64, u64)> {
     let ErasureSubject::Faces { selfie, searched_at, .. } = &erasure.subject else { return Ok((0, 0)) };
     let photos = count_unread(transaction, OPERATION, erasure.album, *searched_at).await?;
+    let selfie = selfie.as_ref().map(|selfie| &selfie.embedding);
     Ok((photos, count_other_probes(transaction, OPERATION, erasure.album, selfie).await?))
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::guard::TextIdRow;
 use crate::model::encoding::floats_from_bytes;
-use crate::model::erasure::{ErasureSubject, FacePlace, NewErasure};
+use crate::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure};
 use crate::model::ids::{AlbumId, PhotoId, ProbeId};
 use crate::model::photo::{BoundingBox, Embedding, PhotoSize};
 use crate::search::face_bibs::{BibReading, PhotoReadings};
@@ -119,10 +119,13 @@ pub(super) async fn find_subject(
     let album = erasure.album;
     let is_in = |photo: &PhotoId| photos.binary_search(photo).is_ok();
     match &erasure.subject {
-        ErasureSubject::Faces { places, selfie, min_cosine, .. } => {
+        ErasureSubject::Faces { places, selfie, .. } => {
             let known = load_faces(transaction, operation, album, photos).await?;
             let faces = known.into_iter().filter(|face| is_at_one_of(face, places)).collect();
-            let probes = find_probes(transaction, operation, album, selfie, *min_cosine).await?;
+            let probes = match selfie {
+                Some(selfie) => find_probes(transaction, operation, album, selfie).await?,
+                None => Vec::new(),
+            };
             Ok(FoundSubject { faces, texts: Vec::new(), probes })
         }
         ErasureSubject::Bib { bib, with_faces } => {
@@ -283,16 +286,16 @@ pub(super) async fn count_unread(
     Ok(unread.unsigned_abs())
 }
 
-/// Returns how many selfies of an album could not be compared with this one.
+/// Returns how many selfies of an album could not be compared with this one; all without one.
 pub(super) async fn count_other_probes(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
-    selfie: &Embedding,
+    selfie: Option<&Embedding>,
 ) -> Result<u64> {
     let count = "select count(*) from probe where album = $1 and coalesce(model, '') <> $2";
-    let (others,): (i64,) =
-        query(operation, count).bind(album).bind(selfie.model.as_str()).fetch_one(transaction).await?;
+    let model = selfie.map_or("no network", |selfie| selfie.model.as_str());
+    let (others,): (i64,) = query(operation, count).bind(album).bind(model).fetch_one(transaction).await?;
     Ok(others.unsigned_abs())
 }
 
@@ -301,16 +304,16 @@ async fn find_probes(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
-    selfie: &Embedding,
-    min_cosine: f32,
+    selfie: &ComparedSelfie,
 ) -> Result<Vec<ProbeId>> {
+    let ComparedSelfie { embedding: selfie, min_cosine } = selfie;
     let select = "select id, embedding from probe where album = $1 and model = $2 order by id";
     let rows: Vec<(ProbeId, Vec<u8>)> =
         query(operation, select).bind(album).bind(selfie.model.as_str()).fetch_all(transaction).await?;
     let mut found = Vec::new();
     for (probe, bytes) in rows {
         let cosine: f32 = floats_from_bytes(&bytes)?.zip(&selfie.vector).map(|(a, b)| a * b).sum();
-        if cosine >= min_cosine {
+        if cosine >= *min_cosine {
             found.push(probe);
         }
     }

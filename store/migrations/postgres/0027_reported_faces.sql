@@ -1,0 +1,2 @@
+-- `migrations/sqlite` says what this is.
+alter table gallery_report add column faces text;
