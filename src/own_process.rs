@@ -10,6 +10,7 @@ use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::process::{BudgetReport, PipelineReport, Process, ProcessReport, StageReport};
 use time::OffsetDateTime;
 
+use crate::devices;
 use crate::role::Role;
 
 /// The kernel's file with the name of this machine.
@@ -76,6 +77,7 @@ fn report_pipeline(pipeline: &Pipeline, models: &BTreeMap<String, String>) -> Pi
         stages: pipeline.stage_loads().into_iter().map(report_stage).collect(),
         budgets: pipeline.budget_loads().into_iter().map(report_budget).collect(),
         models: models.clone(),
+        device: devices::describe(),
     }
 }
 

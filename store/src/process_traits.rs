@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::model::ids::ProcessId;
-use crate::model::process::{Process, Task, TaskLease};
+use crate::model::process::{HeldTask, Process, Task, TaskLease};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -20,6 +20,8 @@ pub trait TaskLeases: Send + Sync {
     async fn renew(&self, lease: TaskLease, ttl: Duration) -> Result<bool>;
     /// Gives a task back, so that another process can take it at once. Without effect when another has it.
     async fn release(&self, lease: TaskLease) -> Result<()>;
+    /// Returns the tasks that processes have now, by their names.
+    async fn list(&self) -> Result<Vec<HeldTask>>;
 }
 
 /// What running processes report.

@@ -145,7 +145,7 @@ async function prepare(world) {
   const invited = await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
   const welcome = new URL(invited.link);
   drawn.welcome = welcome.pathname + welcome.hash;
-  const webhook = await call("webhooks/create", { url: "http://127.0.0.1:9/results", label: "results page", types: ["photo.ready"] });
+  const webhook = await call("webhooks/create", { url: "http://127.0.0.1:44399/results", label: "results page", types: ["photo.ready"] });
   await call("webhooks/test", { webhookId: webhook.id });
   drawn.webhook = webhook.id;
   await report(page, drawn);

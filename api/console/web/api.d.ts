@@ -177,6 +177,7 @@ export interface Process {
   stages: Stage[];
   budgets: { name: string; usedBytes: number; limitBytes: number }[];
   models: Record<string, string>;
+  device: string | null;
 }
 export interface Pipeline {
   processes: Process[];
@@ -186,7 +187,7 @@ export interface Pipeline {
 export interface ServiceHealth {
   components: { name: string; state: "starting" | "running" | "down"; detail: string | null }[];
   processes: Process[];
-  tasks?: { name: string; host: string | null; until: string }[];
+  tasks: { name: string; host: string | null; until: string }[];
   queue: { queued: number; processing?: number; oldestSeconds: number | null };
   version: string;
 }

@@ -36,6 +36,7 @@ async fn a_process_has_one_report_the_last(store: &Store) {
         stages: vec![stage],
         budgets: vec![BudgetReport { name: "pixels".into(), used_bytes: 7 << 20, limit_bytes: 1 << 30 }],
         models: BTreeMap::from([("faceEmbedder".to_owned(), "läufer@1".to_owned())]),
+        device: Some("CUDA 0".into()),
     };
     let worker =
         Process { report: ProcessReport { pipeline: Some(pipeline), ..ProcessReport::default() }, ..worker };

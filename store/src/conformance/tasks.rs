@@ -34,11 +34,17 @@ async fn one_of_many_processes_takes_a_task(store: &Store) {
 async fn a_released_task_is_taken_by_another_at_once(store: &Store) {
     let (first, second) = (ProcessId::generate(), ProcessId::generate());
     let lease = take(store, first, LONG).await.expect("the task is free");
+    let held = async || {
+        let tasks = store.tasks.list().await.expect("lists");
+        tasks.into_iter().find(|task| task.name == lease.task.as_str()).map(|task| task.holder)
+    };
+    assert_eq!(held().await, Some(first));
     assert_eq!(take(store, second, LONG).await, None);
     // What another process has is not released.
     store.tasks.release(TaskLease { holder: second, ..lease }).await.expect("is ignored");
     assert_eq!(take(store, second, LONG).await, None);
     store.tasks.release(lease).await.expect("releases");
+    assert_eq!(held().await, None);
     let lease = take(store, second, LONG).await.expect("the task is free");
     store.tasks.release(lease).await.expect("releases");
 }

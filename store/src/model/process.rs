@@ -48,6 +48,17 @@ pub struct TaskLease {
     pub holder: ProcessId,
 }
 
+/// A task that a process does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldTask {
+    /// Its name; newer versions have tasks that this one does not know.
+    pub name: String,
+    /// The process.
+    pub holder: ProcessId,
+    /// Until when, unless it renews its lease.
+    pub held_until: OffsetDateTime,
+}
+
 /// A running process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
@@ -91,6 +102,8 @@ pub struct PipelineReport {
     pub budgets: Vec<BudgetReport>,
     /// The models that it reads photos with, by their roles.
     pub models: BTreeMap<String, String>,
+    /// What runs the models; `None` before they are loaded.
+    pub device: Option<String>,
 }
 
 /// How much of a memory budget is in use.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::encoding::micros_after;
+use crate::model::encoding::{from_micros, micros_after};
 use crate::model::ids::ProcessId;
-use crate::model::process::{Task, TaskLease};
+use crate::model::process::{HeldTask, Task, TaskLease};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::statement::query;
 use crate::traits::{Result, TaskLeases};
@@ -83,6 +83,18 @@ impl TaskLeases for SqlTaskLeases {
             .await?;
         transaction.commit(OPERATION).await?;
         Ok(renewed > 0)
+    }
+
+    async fn list(&self) -> Result<Vec<HeldTask>> {
+        const OPERATION: &str = "list tasks";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let now = snapshot.read_clock(OPERATION).await?;
+        let list = "select name, holder, held_until from task_lease where held_until > $1 order by name";
+        let rows: Vec<(String, ProcessId, i64)> =
+            query(OPERATION, list).bind(now).fetch_all(&mut snapshot).await?;
+        rows.into_iter()
+            .map(|(name, holder, until)| Ok(HeldTask { name, holder, held_until: from_micros(until)? }))
+            .collect()
     }
 
     async fn release(&self, lease: TaskLease) -> Result<()> {

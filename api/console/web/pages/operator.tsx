@@ -43,7 +43,7 @@ export function OperatorPage() {
 }
 
 function Health({ health }: { health: ServiceHealth }) {
-  const { queue, components, processes, tasks = [], version } = health;
+  const { queue, components, processes, tasks, version } = health;
   const oldest = queue.oldestSeconds === null ? "–" : formatDuration(queue.oldestSeconds);
   return (
     <>
@@ -109,13 +109,13 @@ function ProcessPanel({ process }: { process: Process }) {
           </li>
         ))}
       </ul>
-      {models.length > 0 && <p class="small quiet">{models.join(" · ")}</p>}
+      {models.length > 0 && <p class="small quiet">{[process.device, ...models].filter(Boolean).join(" · ")}</p>}
       {process.stages.length > 0 && <StageGraph stages={process.stages} bottleneck={process.bottleneck} />}
     </details>
   );
 }
 
-function Tasks({ tasks }: { tasks: NonNullable<ServiceHealth["tasks"]> }) {
+function Tasks({ tasks }: Pick<ServiceHealth, "tasks">) {
   return (
     <section class="stack" aria-labelledby="tasks-title">
       <h2 id="tasks-title">{t("operator.tasks")}</h2>
@@ -124,7 +124,7 @@ function Tasks({ tasks }: { tasks: NonNullable<ServiceHealth["tasks"]> }) {
         rows={tasks}
         rowKey={(task) => task.name}
         columns={[
-          { name: t("field.name"), cell: (task) => task.name },
+          { name: t("field.name"), cell: (task) => tName("task", task.name) },
           { name: t("operator.host"), cell: (task) => task.host ?? "–" },
           { name: t("operator.until"), cell: (task) => formatAgo(task.until) },
         ]}

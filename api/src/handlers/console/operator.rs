@@ -19,7 +19,8 @@ pub(crate) async fn get(ctx: Context, _: Operator, _: Nothing) -> Result<Service
         queued: ctx.store.queue.depth().await?,
         oldest_seconds: oldest.map(|since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0)),
     };
-    Ok(ServiceHealth::new(components, processes, queue, ctx.settings.console.version))
+    let tasks = ctx.store.tasks.list().await?;
+    Ok(ServiceHealth::new(components, processes, tasks, queue, ctx.settings.console.version))
 }
 
 pub(crate) async fn grant(

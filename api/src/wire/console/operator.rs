@@ -1,16 +1,18 @@
 //! The health of the whole service, and grants of credits.
 
+use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::key::KeyMode;
-use photofinish_store::model::process::Process as StoredProcess;
+use photofinish_store::model::process::{HeldTask as StoredTask, Process as StoredProcess};
 use serde::Serialize;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::pipeline::Process;
 use crate::context::{ComponentHealth, ComponentState};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{Number, OneOf, text};
-use crate::wire::Output;
+use crate::wire::{Output, sample};
 
 /// A component of the process that answers.
 #[derive(Serialize, ToSchema)]
@@ -46,11 +48,32 @@ pub(crate) struct WaitingPhotos {
     pub(crate) oldest_seconds: Option<f64>,
 }
 
+/// A task of which one process at a time has the turn.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeldTask {
+    /// `event_publisher`, `ledger`, `judging`, `erasing`, `retention`, `marking`; may grow.
+    name: String,
+    /// Where the process runs that does it; null if that has not reported.
+    #[schema(required)]
+    host: Option<String>,
+    /// Until when it has the task, unless it goes on.
+    #[serde(with = "time::serde::rfc3339")]
+    until: OffsetDateTime,
+}
+
+impl HeldTask {
+    pub(crate) fn new(task: StoredTask, processes: &[StoredProcess]) -> Self {
+        let holder = processes.iter().find(|process| process.id == task.holder);
+        Self { name: task.name, host: holder.map(|process| process.host.clone()), until: task.held_until }
+    }
+}
+
 /// The health of the whole service.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ServiceHealth {
     components: Vec<Component>,
     processes: Vec<Process>,
+    tasks: Vec<HeldTask>,
     queue: WaitingPhotos,
     version: String,
 }
@@ -59,11 +82,13 @@ impl ServiceHealth {
     pub(crate) fn new(
         components: Vec<ComponentHealth>,
         processes: Vec<StoredProcess>,
+        tasks: Vec<StoredTask>,
         queue: WaitingPhotos,
         version: &str,
     ) -> Self {
         Self {
             components: components.into_iter().map(Component::from).collect(),
+            tasks: tasks.into_iter().map(|task| HeldTask::new(task, &processes)).collect(),
             processes: processes.into_iter().map(Process::from).collect(),
             queue,
             version: version.to_owned(),
@@ -75,7 +100,12 @@ impl Output for ServiceHealth {
     fn example() -> Self {
         let database = ComponentHealth { name: "database", state: ComponentState::Running };
         let queue = WaitingPhotos { queued: 12, oldest_seconds: Some(1.5) };
-        Self::new(vec![database], Vec::new(), queue, "0.1.0")
+        let task = StoredTask {
+            name: "event_publisher".to_owned(),
+            holder: ProcessId(sample::KEY.0),
+            held_until: sample::TIME,
+        };
+        Self::new(vec![database], Vec::new(), vec![task], queue, "0.1.0")
     }
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct Process {
     budgets: Vec<Budget>,
     /// The models that it reads photos with, by their roles.
     models: BTreeMap<String, String>,
+    /// What runs the models, such as the CPU or a GPU; null in a process without models and in earlier versions.
+    #[schema(required)]
+    device: Option<String>,
 }
 
 impl From<Stored> for Process {
@@ -90,6 +93,7 @@ impl From<Stored> for Process {
             stages: pipeline.stages.iter().map(Stage::from).collect(),
             budgets: budgets.collect(),
             models: pipeline.models,
+            device: pipeline.device,
         }
     }
 }
@@ -153,6 +157,7 @@ impl Output for PipelineOverview {
             stages: vec![stage.clone()],
             budgets: vec![Budget { name: "pixels".to_owned(), used_bytes: 7 << 20, limit_bytes: 1 << 30 }],
             models: BTreeMap::new(),
+            device: Some("CPU".to_owned()),
         };
         Self { processes: vec![process], stages: vec![stage], bottleneck: Some("read".to_owned()) }
     }

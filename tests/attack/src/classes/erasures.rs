@@ -28,6 +28,13 @@ const PHOTOS: usize = 5;
 /// What any of the calls may be answered with while others erase and delete the same photos.
 const PERMITTED: &[u16] = &[200, 404, 409, 412];
 
+/// What is asked to be erased.
+#[derive(Clone)]
+struct Asked {
+    path: &'static str,
+    input: Value,
+}
+
 struct Erasing<'a> {
     site: &'a Site,
     findings: &'a Findings,
@@ -73,43 +80,40 @@ impl<'a> Erasing<'a> {
         self.findings.expect(path, reaction, statuses).filter(|answer| answer.status == 200).map(|a| a.json())
     }
 
-    fn of_bib(&self) -> (&'static str, Value) {
-        ("/people/erase", json!({ "albumId": self.album, "bib": self.site.material.bib }))
+    fn of_bib(&self) -> Asked {
+        let input = json!({ "albumId": self.album, "bib": self.site.material.bib });
+        Asked { path: "/people/erase", input }
     }
 
-    fn of_face(&self) -> (&'static str, Value) {
-        ("/faces/erase", json!({ "albumId": self.album, "imageId": self.image }))
+    fn of_face(&self) -> Asked {
+        Asked { path: "/faces/erase", input: json!({ "albumId": self.album, "imageId": self.image }) }
     }
 
     /// Returns the confirmation that a dry run gives.
-    fn ask(&self, (path, input): &(&str, Value), statuses: &[u16]) -> Option<String> {
-        let mut dry = input.clone();
+    fn ask(&self, asked: &Asked, statuses: &[u16]) -> Option<String> {
+        let mut dry = asked.input.clone();
         dry["dryRun"] = json!(true);
-        let shown = self.call(path, &dry, statuses)?;
+        let shown = self.call(asked.path, &dry, statuses)?;
         shown["preview"]["confirm"].as_str().map(str::to_owned)
     }
 
-    fn confirm(&self, (path, input): &(&str, Value), confirm: &str, statuses: &[u16]) -> Option<Value> {
-        let mut confirmed = input.clone();
+    fn confirm(&self, asked: &Asked, confirm: &str, statuses: &[u16]) -> Option<Value> {
+        let mut confirmed = asked.input.clone();
         confirmed["confirm"] = json!(confirm);
-        self.call(path, &confirmed, statuses)
+        self.call(asked.path, &confirmed, statuses)
     }
 
     /// No confirmation but the request's own is accepted.
     fn try_confirmations(&self, stranger: &Partner) -> anyhow::Result<()> {
         let bib = self.of_bib();
         let confirm = self.ask(&bib, &[200]).context("a dry run")?;
-        let other_bib = ("/people/erase", json!({ "albumId": self.album, "bib": "77" }));
-        let deleting = {
-            let (path, mut input) = bib.clone();
-            input["photos"] = json!("delete");
-            (path, input)
+        let but = |name: &str, value: Value| {
+            let mut other = bib.clone();
+            other.input[name] = value;
+            other
         };
-        let without_faces = {
-            let (path, mut input) = bib.clone();
-            input["faces"] = json!(false);
-            (path, input)
-        };
+        let (other_bib, deleting, without_faces) =
+            (but("bib", json!("77")), but("photos", json!("delete")), but("faces", json!(false)));
         for other in [&other_bib, &deleting, &without_faces, &self.of_face()] {
             self.confirm(other, &confirm, &[412]);
         }
@@ -123,9 +127,8 @@ impl<'a> Erasing<'a> {
             }
         }
         // A confirmation is its tenant's, and so is the album.
-        let (path, mut input) = bib;
-        input["confirm"] = json!(confirm);
-        let foreign = self.site.call(path, stranger.key(), &input);
+        let theirs = but("confirm", json!(confirm));
+        let foreign = self.site.call(theirs.path, stranger.key(), &theirs.input);
         self.findings.expect("a confirmation of another tenant", foreign, &[404]);
         let found = self.partner.search_by_bib_exact(&self.album, &self.site.material.bib).len();
         self.findings
@@ -156,9 +159,9 @@ impl<'a> Erasing<'a> {
         }
     }
 
-    fn erase(&self, request: &(&str, Value)) {
-        let Some(confirm) = self.ask(request, PERMITTED) else { return };
-        if self.confirm(request, &confirm, PERMITTED).is_some() {
+    fn erase(&self, asked: &Asked) {
+        let Some(confirm) = self.ask(asked, PERMITTED) else { return };
+        if self.confirm(asked, &confirm, PERMITTED).is_some() {
             self.receipts.fetch_add(1, Ordering::SeqCst);
         }
     }

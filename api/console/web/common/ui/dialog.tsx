@@ -16,8 +16,13 @@ export function Dialog(props: { title: string; onClose: () => void; wide?: boole
   useEffect(() => {
     const element = dialog.current;
     if (!element) return;
+    const before = document.activeElement;
     element.showModal();
-    return () => element.close();
+    return () => {
+      element.close();
+      // By the time it is closed it is no part of the page any more, and the browser gives nothing back.
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
   }, []);
   return (
     <dialog
