@@ -113,7 +113,7 @@ async function report(page, { gallery, photo }) {
     async ([path, photoId]) => {
       const body = JSON.stringify({ photoId, kind: "report", note: "I would rather not be in this one." });
       const headers = { "content-type": "application/json" };
-      return (await fetch(`${path}/api/report`, { method: "POST", headers, body })).status;
+      return (await fetch(`${path}/api/gallery/report`, { method: "POST", headers, body })).status;
     },
     [gallery, photo],
   );

@@ -3,7 +3,8 @@
 // Environment: BASE_URL; WELCOME, an invitation of an owner; PHOTOS, a folder; BIB, one that is in it; CAMERA, a video of who
 // has it; CHROMIUM, the browser; SERVICE_PID, paused and killed while photos are sent: whoever runs this starts it again;
 // ENTER, a link that signs in the owner of DRAWN_ALBUM, whose runners are drawn, DRAWN_BIB among them: all pages are looked at
-// with it; SCREENS, a folder for pictures of these; PATIENCE, how long a page may take to show something, milliseconds.
+// with it; SCREENS, a folder for pictures of these; PATIENCE, how long a page may take to show something, milliseconds;
+// ONLY, words of the flows to run, those that need no other before them.
 
 import { mkdirSync } from "node:fs";
 
@@ -19,7 +20,7 @@ import { securityCases } from "./security.mjs";
 import { selectionFlow } from "./selection.mjs";
 
 const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
-const { ENTER, DRAWN_ALBUM, DRAWN_BIB } = process.env;
+const { ENTER, DRAWN_ALBUM, DRAWN_BIB, ONLY } = process.env;
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -61,6 +62,7 @@ try {
     ["what must be refused is refused", securityCases],
     ["every page is accessible, in both schemes, wide and narrow", checkPages],
   ]) {
+    if (ONLY && !name.includes(ONLY)) continue;
     const started = Date.now();
     await flow(world);
     console.log(`ok - ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)`);
