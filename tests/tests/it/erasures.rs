@@ -1,12 +1,17 @@
 //! Erasures in a whole service: nothing comes back, and a service that is killed in the middle leaves a true receipt or none.
 
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use photofinish_models::fakes::person_vector;
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{NpmProgram, Partner, Service, ServiceOptions, run_command, wait_until};
 use serde_json::{Value, json};
 
 use crate::end_to_end::finish_photo;
+
+/// The longest stop.
+const STOP: Duration = Duration::from_secs(60);
 
 /// Asks for what would be erased, then erases it; returns the receipt.
 fn erase(partner: &Partner, path: &str, mut request: Value) -> Value {
@@ -45,6 +50,56 @@ fn an_erased_face_stays_away_when_its_photos_are_processed_again() {
     partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
     partner.wait_until_idle(&album);
     assert_eq!(partner.search_by_bib(&album, "1204"), Vec::<Value>::new());
+}
+
+/// How much memory is read at once.
+const MEMORY_CHUNK: u64 = 1 << 20;
+
+/// Counts where these bytes are in the memory that a process can write.
+fn count_in_memory(process: u32, needle: &[u8]) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
+    let memory = std::fs::File::open(format!("/proc/{process}/mem")).expect("its memory");
+    let mut bytes = vec![0; MEMORY_CHUNK as usize + needle.len() - 1];
+    let mut count = 0;
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (range, _) = line.split_once(' ').expect("a range and what it is");
+        let parse = |text| u64::from_str_radix(text, 16).expect("an address");
+        let (from, to) = range.split_once('-').map(|(from, to)| (parse(from), parse(to))).expect("a range");
+        for at in (from..to).step_by(MEMORY_CHUNK as usize) {
+            let wanted = usize::try_from(to - at).expect("fits").min(bytes.len());
+            // What was given back since the list was read.
+            let Ok(read) = memory.read_at(&mut bytes[..wanted], at) else { continue };
+            count += memchr::memmem::find_iter(&bytes[..read], needle).count();
+        }
+    }
+    count
+}
+
+/// Freed memory keeps what was in it until it is used again, so each look is at a process that has just started.
+#[test]
+fn the_memory_of_a_process_has_no_erased_vector() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let album = partner.create_album("Erased");
+    partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
+    partner.wait_until_idle(&album);
+    let needle: Vec<u8> = person_vector(1).iter().take(4).flat_map(|value| value.to_le_bytes()).collect();
+    let count_after_restart = || {
+        service.terminate(STOP);
+        service.restart();
+        // Loads the face index of the album without the person's own selfie.
+        partner.search_by_selfie(&album, &TestPhoto::selfie(900).to_jpeg());
+        count_in_memory(service.process_id(), &needle)
+    };
+    assert!(count_after_restart() > 0, "the index has it");
+    let image = partner.upload_selfie(&album, &selfie());
+    let receipt = erase(&partner, "/faces/erase", json!({ "albumId": album, "imageId": image }));
+    assert_eq!(receipt["state"], "done", "{receipt}");
+    assert_eq!(count_after_restart(), 0, "read from the files");
+    partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
+    partner.wait_until_idle(&album);
+    partner.search_by_selfie(&album, &TestPhoto::selfie(900).to_jpeg());
+    assert_eq!(count_in_memory(service.process_id(), &needle), 0, "computed again");
 }
 
 /// What is erased while the service is killed.
