@@ -59,7 +59,7 @@ pub(crate) async fn erase_faces(
 /// Erases the faces of a visitor who asked to be removed; then the request is done.
 pub(crate) async fn erase_reported(
     ctx: Context,
-    caller: AlbumManager,
+    caller: PeopleEraser,
     input: EraseReported,
 ) -> Result<ErasureAnswer, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;

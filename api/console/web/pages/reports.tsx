@@ -11,6 +11,7 @@ import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
 import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
+import { may } from "../session";
 import { t, tName } from "../text";
 import { describePreview, type Preview, PhotosField, takesNothing } from "./remove-runner";
 
@@ -82,7 +83,7 @@ function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDon
         ))}
       </ul>
       <div class="row">
-        {first.faces.length > 0 && (
+        {first.faces.length > 0 && may.own.value && (
           <Button kind="danger" onClick={() => (isErasing.value = true)}>
             {t("gallery.report_erase")}
           </Button>
