@@ -136,7 +136,22 @@ fn strip(password: &str) -> &str {
     password.trim_matches(|character: char| !character.is_alphabetic())
 }
 
-/// Whether it is a common word, one that is repeated, or a run, with digits and signs around it.
+/// Whether it is one common word or several, whatever digits and signs are between them.
+fn is_made_of_common_words(word: &str) -> bool {
+    let letters: String = word.chars().filter(|character| character.is_alphabetic()).collect();
+    // Whether what comes before each place is made of them.
+    let mut is_made = vec![false; letters.len() + 1];
+    is_made[0] = true;
+    for at in 0..letters.len() {
+        if is_made[at] {
+            let here = COMMON_WORDS.iter().filter(|common| letters[at..].starts_with(**common));
+            here.for_each(|common| is_made[at + common.len()] = true);
+        }
+    }
+    !letters.is_empty() && is_made[letters.len()]
+}
+
+/// Whether it is made of common words, is repeated, or a run, with digits and signs around it.
 fn is_common(lower: &str) -> bool {
     let word = strip(lower);
     let is_repeated = |text: &str| {
@@ -152,7 +167,7 @@ fn is_common(lower: &str) -> bool {
     };
     let digits_only = lower.chars().all(|character| character.is_ascii_digit());
     word.is_empty() && (digits_only || is_repeated(lower))
-        || COMMON_WORDS.contains(&word)
+        || is_made_of_common_words(word)
         || is_repeated(lower)
         || !word.is_empty() && word.len() > 3 && (is_repeated(word) || is_run(word))
 }
@@ -234,6 +249,8 @@ mod tests {
             "1234567890qwerty",
             "!!!!!!!!!!!!",
             "Marathon2026!",
+            "summerwinter",
+            "Welcome-2-Photofinish!",
         ] {
             assert_eq!(judge(common), Err(PasswordProblem::TooCommon), "{common}");
         }

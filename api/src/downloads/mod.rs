@@ -13,7 +13,7 @@ use photofinish_store::model::account::TokenDigest;
 use photofinish_store::model::download::{Download, DownloadFile};
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::model::photo::{Photo, PhotoState};
+use photofinish_store::model::photo::Photo;
 use photofinish_store::traits::Blobs;
 use sha2::{Digest, Sha256};
 
@@ -100,9 +100,7 @@ pub(crate) async fn select_files(
     file: DownloadFile,
 ) -> Result<Vec<Photo>, ApiError> {
     let mut photos = ctx.store.photos.get_many(album, ids).await?;
-    photos.retain(|photo| {
-        photo.state == PhotoState::Ready && (file != DownloadFile::Marked || photo.is_marked)
-    });
+    photos.retain(|photo| photo.has_pictures() && (file != DownloadFile::Marked || photo.is_marked));
     photos.sort_by_key(|photo| ids.iter().position(|id| *id == photo.id));
     Ok(photos)
 }

@@ -21,7 +21,7 @@ pub(crate) mod watermarks;
 pub(crate) mod webhooks;
 
 use photofinish_store::model::album::Album;
-use photofinish_store::model::photo::{Photo, PhotoState};
+use photofinish_store::model::photo::Photo;
 
 use crate::context::Context;
 use crate::errors::ApiError;
@@ -29,13 +29,13 @@ use crate::urls;
 use crate::wire::photo::PictureUrls;
 use crate::wire::search::KnownEntries;
 
-/// Presigns the pictures of a photo; `None` until the photo is ready.
+/// Presigns the pictures of a photo; `None` until it has some.
 async fn presign_picture_urls(
     ctx: &Context,
     album: &Album,
     photo: &Photo,
 ) -> Result<Option<PictureUrls>, ApiError> {
-    if photo.state != PhotoState::Ready {
+    if !photo.has_pictures() {
         return Ok(None);
     }
     urls::presign_pictures(ctx, album, photo).await.map(Some)

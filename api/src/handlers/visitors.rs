@@ -296,7 +296,7 @@ pub(crate) async fn download(
     let open = open(&ctx, &visitor).await?;
     let file = permitted_file(&open)?;
     let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
-    if photo.state != PhotoState::Ready || file == DownloadFile::Marked && !photo.is_marked {
+    if !photo.has_pictures() || file == DownloadFile::Marked && !photo.is_marked {
         return Err(ApiError::not_found());
     }
     let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, file.role());

@@ -51,10 +51,10 @@ pub(crate) struct Photo {
     /// Runners whose bibs were not read, because the photo shows more than the service reads of one photo: the smallest.
     #[schema(value_type = f64)]
     skipped_runners: u32,
-    /// The preview; null until the photo is ready.
+    /// The preview; null until the photo was ready once. While it is processed again it is that of before.
     #[schema(required, format = "uri")]
     url: Option<String>,
-    /// The thumbnail; null until the photo is ready.
+    /// The thumbnail, as the preview.
     #[schema(required, format = "uri")]
     thumbnail_url: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
@@ -70,7 +70,7 @@ pub(crate) struct PictureUrls {
 }
 
 impl Photo {
-    /// `urls` is `None` until the photo is ready.
+    /// `urls` is `None` until the photo has pictures.
     pub(crate) fn new(photo: stored::Photo, urls: Option<PictureUrls>) -> Self {
         let (url, thumbnail_url) = urls.map(|urls| (urls.preview, urls.thumbnail)).unzip();
         Self {

@@ -324,10 +324,20 @@ fn reprocessing_queues_ready_and_failed_photos() {
     let service = TestService::start();
     let partner = service.partner();
     let (album, album_id) = partner.create_album();
-    service.ready_photo(&partner, album_id, vec![], vec![]);
-    service.failed_photo(&partner, album_id);
+    let ready = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let failed = service.failed_photo(&partner, album_id);
     let on_album = json!({ "albumId": album });
     assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(2));
+    for (photo, has_pictures) in [(json!(ready), true), (json!(failed), false)] {
+        let body = json!({ "albumId": album, "photoId": photo });
+        let shown = partner.call("/photos/photo/get", &body).ok();
+        let urls = (shown["url"].is_string(), shown["thumbnailUrl"].is_string());
+        assert_eq!(
+            (&shown["state"], urls),
+            (&json!("queued"), (has_pictures, has_pictures)),
+            "those of before"
+        );
+    }
     assert_eq!(partner.call("/albums/progress", &on_album).ok()["queued"], json!(2));
     assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(0));
 }

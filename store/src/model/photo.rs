@@ -196,6 +196,20 @@ pub struct Photo {
     pub updated_at: OffsetDateTime,
 }
 
+impl Photo {
+    /// Whether it has pictures: those of a photo that is processed again stay until new ones replace them, as what searches find
+    /// of it does.
+    #[must_use]
+    pub const fn has_pictures(&self) -> bool {
+        match self.state {
+            PhotoState::Ready => true,
+            // Known from the last time that it became ready.
+            PhotoState::Queued | PhotoState::Processing => self.size.is_some(),
+            PhotoState::AwaitingUpload | PhotoState::Failed => false,
+        }
+    }
+}
+
 /// The size of an upright photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhotoSize {
