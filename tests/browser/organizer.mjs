@@ -148,12 +148,23 @@ async function openGallery(page, album, intro) {
   return body.url;
 }
 
+/** What an album's retention erases within a week is said on its pages. */
+async function seeBanner(page, world, albumId) {
+  const banner = page.getByText(/This album and its photos are erased on/);
+  assert.equal(await banner.count(), 0);
+  const { status } = await callFrom(page, "albums/update", { albumId, config: { retention: { photosDays: 5 } } });
+  assert.equal(status, 200);
+  await page.goto(`${world.base}/console/albums/${albumId}`);
+  await banner.waitFor();
+}
+
 /** Words of people are text, whatever they look like. */
 async function makeHostileAlbum(page, world) {
   const title = "<img src=x onerror=alert(1)>";
   const { body } = await callFrom(page, "albums/create", { title });
   await page.goto(`${world.base}/console/albums/${body.id}`);
   await page.getByRole("heading", { name: title, level: 1 }).waitFor();
+  await seeBanner(page, world, body.id);
   const url = await openGallery(page, body.id, "<script>alert(1)</script>");
   const filename = '"><img src=x onerror=alert(1)>.jpg';
   await page.goto(`${world.base}/console/albums/${body.id}`);

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod album;
 pub mod bib_format;
+pub mod bounding_box;
 pub mod cost;
 pub mod credit;
 pub mod download;

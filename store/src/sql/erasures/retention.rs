@@ -28,11 +28,14 @@ const MAX_NOTED: usize = 4096;
 /// By how much later than it was an album's last confirmation may be taken to be: a note of it is written this rarely.
 const NOTE_INTERVAL: Duration = Duration::from_hours(1);
 
+/// An album whose confirmations nobody has noted yet, because processes of an earlier version took them, is as old as its last
+/// processed photo.
 macro_rules! ageing {
     ($condition:literal) => {
         concat!(
-            "select id, organization, mode, config, created_at, last_confirmed_at, told_faces_expire_at, \
-             told_photos_expire_at, (select cast(coalesce(sum(count), 0) as bigint) from photo_count \
+            "select id, organization, mode, config, created_at, case when last_confirmed_at > 0 then last_confirmed_at \
+             else coalesce((select max(settled_at) from photo where photo.album = album.id and settled_at is not null), 0) \
+             end as last_confirmed_at, told_faces_expire_at, told_photos_expire_at, (select cast(coalesce(sum(count), 0) as bigint) from photo_count \
              where photo_count.album = album.id and state in ('queued', 'processing')) as busy from album where ",
             $condition,
             " and closed_at is null "
