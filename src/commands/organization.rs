@@ -70,7 +70,7 @@ async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> 
     );
     ensure!(!store.erasures.has_old_processes().await?, "a process of an older version runs: stop it first");
     confirm(name)?;
-    eprintln!("should this be interrupted: photofinish organization erase {organization}");
+    eprintln!("should this be interrupted, run it again; if the name is gone by then, with {organization}");
     revoke_keys(store, organization).await?;
     for mode in [KeyMode::Live, KeyMode::Test] {
         let tenant = Tenant { organization, mode };

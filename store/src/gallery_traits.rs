@@ -31,7 +31,8 @@ pub trait Galleries: Send + Sync {
     async fn withdraw_consent(&self, album: AlbumId, probe: ProbeId) -> Result<()>;
     /// Returns whether a selfie of the album was agreed to, and that was not withdrawn.
     async fn has_consent(&self, album: AlbumId, probe: ProbeId) -> Result<bool>;
-    /// Keeps a report on each of its photos, all at one time; one of the same visitor on the same photo counts once.
+    /// Keeps a report on each of its photos, all at one time; one of the same visitor on the same photo counts once. A request to
+    /// be removed that is made again is as of then, with what is found then.
     async fn report(&self, report: NewReport) -> Result<()>;
     /// Returns the newest reports of an album.
     async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>>;

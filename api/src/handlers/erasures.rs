@@ -69,10 +69,15 @@ pub(crate) async fn erase_reported(
     request.check().await?;
     let place = |photo, bounding_box: &BoundingBox| FacePlace { photo, bounding_box: *bounding_box };
     let places = reports.iter().flat_map(|report| report.faces.iter().map(|face| place(report.photo, face)));
+    let places: Vec<FacePlace> = places.collect();
+    if places.is_empty() {
+        // Nobody asks for these faces to go: a receipt would be of nothing, and what was said would be lost.
+        return Err(ApiError::not_found());
+    }
     // Of a visitor's photos those that were read since are not among these.
     let asked_at = reports.iter().map(|report| report.created_at).min().unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let searched_at = i64::try_from(asked_at.unix_timestamp_nanos() / 1000).unwrap_or_default();
-    let subject = ErasureSubject::Faces { places: places.collect(), selfie: None, searched_at };
+    let subject = ErasureSubject::Faces { places, selfie: None, searched_at };
     let answer = request.answer(subject).await?;
     if !input.options.dry_run {
         ctx.store.galleries.dismiss_reports(album.id, input.report).await?;

@@ -37,7 +37,7 @@ pub(crate) fn gallery_operations() -> Vec<Operation> {
                 "albums.gallery.reports.erase",
                 "Erase the faces of a visitor who asked to be removed",
                 "As `faces/erase` does, but of the faces that the selfie of the request was surely found in; the selfie itself \
-                 is gone by then. With a dry run first, whose `confirm` has to be sent. The request is gone afterwards.",
+                 is gone by then. With a dry run first, whose `confirm` has to be sent. The request is gone afterwards. 404 for a report that asks for no faces to go.",
             ),
             erasures::erase_reported,
         ),

@@ -223,6 +223,13 @@ fn an_organizer_erases_the_faces_of_a_request_or_dismisses_it() {
     assert_eq!((&receipt["removed"]["vectors"], &receipt["subject"]["kind"]), (&json!(1), &json!("face")));
     assert_eq!(list(), json!([]), "the request is done");
     assert_eq!(ask(), 0, "the face is not found any more");
+
+    // Who says something else of a photo has asked for nothing to be erased.
+    let said = json!({ "photoId": preview["photoIds"][0], "kind": "not_me" });
+    Guest::at(&service, &url).call("report", said).ok();
+    let other = json!({ "albumId": album, "reportId": list()[0]["id"], "dryRun": true });
+    partner.call("/albums/gallery/reports/erase", &other).defined_error(404, "NOT_FOUND");
+    assert_eq!(list().as_array().unwrap().len(), 1, "it is still there");
 }
 
 #[test]

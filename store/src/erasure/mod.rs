@@ -95,6 +95,18 @@ impl Eraser {
         Removal { database: self.database.clone(), master: self.master.clone() }
     }
 
+    async fn close_album(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        asked_by: KeyId,
+        cause: &str,
+    ) -> Result<ErasureId> {
+        let id = self.removal().begin_album(tenant, album, asked_by, cause).await?;
+        self.face_cache.forget_album(album);
+        Ok(id)
+    }
+
     async fn forget_photos(&self, album: AlbumId, photos: &[PhotoId]) {
         for photo in photos {
             self.face_cache.forget_photo(album, *photo).await;
@@ -261,9 +273,7 @@ impl Erasures for Eraser {
     }
 
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {
-        let id = self.removal().begin_album(tenant, album, asked_by, "request").await?;
-        self.face_cache.forget_album(album);
-        Ok(id)
+        self.close_album(tenant, album, asked_by, "request").await
     }
 
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
@@ -271,11 +281,7 @@ impl Erasures for Eraser {
         let (tenant, id) = (&album.tenant, album.id);
         match part {
             ExpiringPart::Faces => self.removal().begin_album_faces(tenant, id, RETENTION).await,
-            ExpiringPart::Photos => {
-                let erasure = self.removal().begin_album(tenant, id, RETENTION, "retention").await?;
-                self.face_cache.forget_album(id);
-                Ok(erasure)
-            }
+            ExpiringPart::Photos => self.close_album(tenant, id, RETENTION, "retention").await,
         }
     }
 

@@ -256,7 +256,8 @@ impl Galleries for SqlGalleries {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at, faces) \
                       select $1, album, id, $4, $5, $6, $7, $8 from photo where album = $2 and id = $3 \
-                      on conflict (album, photo, kind, visitor) do nothing";
+                      on conflict (album, photo, kind, visitor) do update set \
+                      faces = excluded.faces, created_at = excluded.created_at where excluded.kind = 'removal'";
         for ReportedPhoto { photo, faces } in report.photos {
             let faces = if faces.is_empty() { None } else { Some(to_json(&faces)?) };
             query(OPERATION, insert)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{ALL_SCOPES, Partner, Service, ServiceOptions, variable_or_installed_path};
 use photofinish_tests::scenes::event;
-use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 use crate::wire::{self, Endpoint, Reaction};
@@ -139,12 +139,20 @@ impl Site {
         self.service.create_key_for(&self.in_this_round(organization), scopes, mode)
     }
 
-    /// The name of an organization of this round.
-    pub fn organization_name(&self, organization: &str) -> String {
-        self.in_this_round(organization)
+    /// Does something in several threads at once, each with its number and with random numbers of its own.
+    pub fn in_threads(&self, purpose: &str, threads: usize, act: impl Fn(usize, StdRng) + Sync) {
+        let mut rng = self.rng(purpose);
+        let seeds: Vec<u64> = (0..threads).map(|_| rng.random_range(0..u64::MAX)).collect();
+        std::thread::scope(|scope| {
+            for (thread, seed) in seeds.into_iter().enumerate() {
+                let act = &act;
+                scope.spawn(move || act(thread, StdRng::seed_from_u64(seed)));
+            }
+        });
     }
 
-    fn in_this_round(&self, name: &str) -> String {
+    /// The name of an organization of this round.
+    pub fn in_this_round(&self, name: &str) -> String {
         format!("{name} {}", self.round())
     }
 

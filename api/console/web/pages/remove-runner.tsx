@@ -10,23 +10,18 @@ import { CheckField, Field, SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { t, tCount } from "../text";
 
-/** What an erasure would take. */
-export type Preview = NonNullable<ErasureAnswer["preview"]>;
+type Preview = NonNullable<ErasureAnswer["preview"]>;
 
-/** The dialog. Every change of the form asks for a new preview. */
-export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string; onClose: () => void; onRemoved: () => void }) {
-  const bib = useSignal("");
-  const hasFaces = useSignal(true);
-  const photos = useSignal<"keep" | "delete">("keep");
+/** An erasure in two steps: what it would take, then the erasure itself. A change of what is asked begins anew. */
+export function useErasure(erase: (how: { dryRun: true } | { confirm: string }) => Promise<ErasureAnswer>, onErased: () => void) {
   const preview = useSignal<Preview | undefined>(undefined);
-  const request = () => ({ albumId, bib: bib.value.trim(), faces: hasFaces.value, photos: photos.value });
   const step = useAction(async () => {
     if (preview.value) {
-      await call("people/erase", { ...request(), confirm: preview.value.confirm });
+      await erase({ confirm: preview.value.confirm });
       notify(t("remove.done"));
-      onRemoved();
+      onErased();
     } else {
-      preview.value = (await call("people/erase", { ...request(), dryRun: true })).preview ?? undefined;
+      preview.value = (await erase({ dryRun: true })).preview ?? undefined;
     }
   });
   const change = (apply: () => void) => {
@@ -34,7 +29,16 @@ export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string;
     preview.value = undefined;
     step.clear();
   };
-  const found = preview.value;
+  return { found: preview.value, step, change };
+}
+
+/** The dialog. Every change of the form asks for a new preview. */
+export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string; onClose: () => void; onRemoved: () => void }) {
+  const bib = useSignal("");
+  const hasFaces = useSignal(true);
+  const photos = useSignal<"keep" | "delete">("keep");
+  const request = () => ({ albumId, bib: bib.value.trim(), faces: hasFaces.value, photos: photos.value });
+  const { found, step, change } = useErasure((how) => call("people/erase", { ...request(), ...how }), onRemoved);
   const isNothing = found !== undefined && takesNothing(found);
   return (
     <FormDialog

@@ -13,7 +13,7 @@ import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
 import { may } from "../session";
 import { t, tName } from "../text";
-import { describePreview, type Preview, PhotosField, takesNothing } from "./remove-runner";
+import { describePreview, PhotosField, takesNothing, useErasure } from "./remove-runner";
 
 /** The panel of the reports. */
 export function Reports({ albumId }: { albumId: string }) {
@@ -109,23 +109,10 @@ function faceQuery(faces: BoundingBox[]): string {
 function EraseDialog(props: { albumId: string; reportId: string; onClose: () => void; onDone: () => void }) {
   const { albumId, reportId, onClose, onDone } = props;
   const photos = useSignal<"keep" | "delete">("keep");
-  const preview = useSignal<Preview | undefined>(undefined);
-  const request = () => ({ albumId, reportId, photos: photos.value });
-  const step = useAction(async () => {
-    if (preview.value) {
-      await call("albums/gallery/reports/erase", { ...request(), confirm: preview.value.confirm });
-      notify(t("remove.done"));
-      onDone();
-    } else {
-      preview.value = (await call("albums/gallery/reports/erase", { ...request(), dryRun: true })).preview ?? undefined;
-    }
-  });
-  const choose = (fate: "keep" | "delete") => {
-    photos.value = fate;
-    preview.value = undefined;
-    step.clear();
-  };
-  const found = preview.value;
+  const { found, step, change } = useErasure(
+    (how) => call("albums/gallery/reports/erase", { albumId, reportId, photos: photos.value, ...how }),
+    onDone,
+  );
   return (
     <FormDialog
       title={t("gallery.report_erase")}
@@ -136,7 +123,7 @@ function EraseDialog(props: { albumId: string; reportId: string; onClose: () => 
       onClose={onClose}
     >
       <p class="quiet">{t("gallery.report_erase_hint")}</p>
-      <PhotosField value={photos.value} onChange={choose} />
+      <PhotosField value={photos.value} onChange={(fate) => change(() => (photos.value = fate))} />
       <div aria-live="polite">
         {found && <p class="away">{takesNothing(found) ? t("gallery.report_gone") : describePreview(found)}</p>}
       </div>

@@ -114,17 +114,21 @@ pub(crate) struct NotedConfirmations(HashMap<AlbumId, Instant>);
 
 impl NotedConfirmations {
     /// Notes that photos of these albums are about to be confirmed, each album at most once an hour.
-    pub(crate) async fn note(&mut self, database: &Database, albums: &[AlbumId]) -> Result<()> {
+    pub(crate) async fn note(
+        &mut self,
+        database: &Database,
+        albums: impl Iterator<Item = AlbumId>,
+    ) -> Result<()> {
         for album in albums {
-            if self.0.get(album).is_some_and(|noted| noted.elapsed() < NOTE_INTERVAL) {
+            if self.0.get(&album).is_some_and(|noted| noted.elapsed() < NOTE_INTERVAL) {
                 continue;
             }
-            note_confirmation(database, *album).await?;
+            note_confirmation(database, album).await?;
             if self.0.len() >= MAX_NOTED {
                 self.0.retain(|_, noted| noted.elapsed() < NOTE_INTERVAL);
             }
             if self.0.len() < MAX_NOTED {
-                self.0.insert(*album, Instant::now());
+                self.0.insert(album, Instant::now());
             }
         }
         Ok(())
@@ -176,4 +180,34 @@ pub(crate) async fn tell(
         insert_pending_event(&mut transaction, OPERATION, &event).await?;
     }
     transaction.commit(OPERATION).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::AlbumFixture;
+    use crate::sql::tests::open_store;
+
+    #[tokio::test]
+    async fn confirmations_are_noted_once_an_hour_and_missed_where_an_earlier_version_took_them() {
+        let (_folder, store, database) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let album = fixture.album;
+        let noted = async || -> i64 {
+            let noted = "select last_confirmed_at from album where id = $1";
+            sqlx::query_scalar(noted).bind(album).fetch_one(&database.reader).await.unwrap()
+        };
+        let created = store.albums.get(&fixture.tenant, album).await.unwrap().created_at;
+        assert_eq!(noted().await, 0);
+        fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+        let first = noted().await;
+        assert!(first >= to_micros(created));
+        fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+        assert_eq!(noted().await, first, "within the hour");
+
+        let forget = "update album set last_confirmed_at = 0 where id = $1";
+        sqlx::query(forget).bind(album).execute(&database.writer).await.unwrap();
+        let counted_from = store.erasures.get_ageing(&fixture.tenant, album).await.unwrap().counted_from;
+        assert!(to_micros(counted_from) > first, "as old as the last processed photo");
+    }
 }

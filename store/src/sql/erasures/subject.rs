@@ -293,8 +293,8 @@ pub(super) async fn count_other_probes(
     album: AlbumId,
     selfie: Option<&Embedding>,
 ) -> Result<u64> {
-    let count = "select count(*) from probe where album = $1 and coalesce(model, '') <> $2";
-    let model = selfie.map_or("no network", |selfie| selfie.model.as_str());
+    let count = "select count(*) from probe where album = $1 and ($2 is null or coalesce(model, '') <> $2)";
+    let model = selfie.map(|selfie| selfie.model.as_str().to_owned());
     let (others,): (i64,) = query(operation, count).bind(album).bind(model).fetch_one(transaction).await?;
     Ok(others.unsigned_abs())
 }

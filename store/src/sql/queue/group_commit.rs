@@ -87,8 +87,7 @@ async fn run(database: Database, shared: Arc<SharedLedger>, mut calls: mpsc::Rec
         before = batch.len();
         metrics::histogram!(metric_names::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
         let commit = async {
-            let albums: Vec<AlbumId> = batch.iter().map(|call| call.album).collect();
-            noted.note(&database, &albums).await?;
+            noted.note(&database, batch.iter().map(|call| call.album)).await?;
             commit_batch(&database, &shared, &batch).await
         };
         let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit).await;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use photofinish_tests::harness::Partner;
+use rand::RngExt as _;
 use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use super::class::{Class, no_settings};
@@ -53,14 +53,7 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     for round in 0..site.extent.pick(1, 4) {
         let erasing = Erasing::prepare(site, findings, &owner);
         erasing.try_confirmations(&stranger)?;
-        let mut rng = site.rng(&format!("erasures {round}"));
-        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.random_range(0..u64::MAX)).collect();
-        std::thread::scope(|scope| {
-            for seed in seeds {
-                let erasing = &erasing;
-                scope.spawn(move || erasing.act(StdRng::seed_from_u64(seed)));
-            }
-        });
+        site.in_threads(&format!("erasures {round}"), THREADS, |_, rng| erasing.act(rng));
         erasing.check_gone().with_context(|| format!("round {round}"))?;
     }
     Ok(())

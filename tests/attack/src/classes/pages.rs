@@ -100,7 +100,7 @@ impl<'a> Pages<'a> {
     /// Makes an owner of the organization by an invitation, and returns the cookie of the session.
     fn sign_in(&self, email: &str) -> anyhow::Result<String> {
         let account = self.owner.call_ok("/albums/get", &json!({ "albumId": self.album }));
-        let name = self.site.organization_name("Page Timing");
+        let name = self.site.in_this_round("Page Timing");
         let invite = ["account", "invite", "--role", "owner", "--organization", &name, "--email", email];
         let invited = self.site.service.run(&invite);
         let link = invited.expect_success().trim().to_owned();

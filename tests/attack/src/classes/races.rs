@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 use photofinish_tests::harness::Partner;
+use rand::RngExt as _;
 use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use super::class::{Class, no_settings};
@@ -43,13 +43,8 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     for round in 0..site.extent.pick(2, 8) {
         let race = Race::prepare(site, findings, &partner);
         let album_is_deleted = round % 2 == 1;
-        let mut rng = site.rng(&format!("races {round}"));
-        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.random_range(0..u64::MAX)).collect();
-        std::thread::scope(|scope| {
-            for (thread, seed) in seeds.into_iter().enumerate() {
-                let race = &race;
-                scope.spawn(move || race.act(StdRng::seed_from_u64(seed), album_is_deleted && thread == 0));
-            }
+        site.in_threads(&format!("races {round}"), THREADS, |thread, rng| {
+            race.act(rng, album_is_deleted && thread == 0);
         });
         if album_is_deleted {
             race.check_gone();
