@@ -1,49 +1,33 @@
-// Calls the running service through the real oRPC client, as a partner's program would.
+// Calls every operation of the running service through the real oRPC client.
 // Environment: BASE_URL (ends with /openapi), KEY, NARROW_KEY (search:read alone), POOR_KEY (a test key of an organization
 // of its own), LIMITED_KEY (two reads a minute), PHOTO (a JPEG file), SELFIE (a JPEG
 // file of the person in it), BIB (the number in it). Run by the integration test `orpc`.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { isDefinedError, ORPCError, createORPCClient, safe } from '@orpc/client'
-import { OpenAPILink } from '@orpc/openapi-client/fetch'
+import { safe } from '@orpc/client'
 import { contract } from './contract.mjs'
+import { clientsOf, fails, ignored, put, runSteps, until, uuid } from './tools.mjs'
 
 const { BASE_URL, KEY, NARROW_KEY, POOR_KEY, LIMITED_KEY, PHOTO, SELFIE, BIB } = process.env
-
-function clientWith(key, extraHeaders = {}) {
-  const headers = key === undefined ? extraHeaders : { 'x-api-key': key, ...extraHeaders }
-  return createORPCClient(new OpenAPILink(contract, { url: BASE_URL, headers: () => headers }))
-}
-
+const { clientWith, called } = clientsOf(contract)
 const client = clientWith(KEY)
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-async function put(url, bytes) {
-  const response = await fetch(url, { method: 'PUT', headers: { 'content-type': 'image/jpeg' }, body: bytes })
-  assert.equal(response.status, 200, await response.text())
-}
-
-async function fails(call, { code, status, defined, data }) {
-  const { error } = await safe(call)
-  assert.ok(error instanceof ORPCError, `not an ORPCError: ${error}`)
-  assert.equal(error.code, code)
-  assert.equal(error.status, status)
-  assert.equal(error.defined, defined, `${code}: defined`)
-  assert.equal(isDefinedError(error), defined)
-  assert.ok(error.message.length > 0)
-  if (data === undefined) assert.equal(error.data, undefined)
-  else data(error.data)
-  return error
-}
+// A PNG of one pixel.
+const PIXEL = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+)
 
 async function untilIdle(albumId) {
-  const deadline = Date.now() + 60_000
-  for (;;) {
-    const progress = await client.albums.progress({ albumId })
-    if (progress.queued === 0 && progress.processing === 0) return progress
-    assert.ok(Date.now() < deadline, `still at work: ${JSON.stringify(progress)}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
+  return until(() => client.albums.progress({ albumId }), ({ queued, processing }) => queued === 0 && processing === 0)
+}
+
+// Asks what would be erased, and erases it.
+async function erase(operation, request) {
+  const { preview } = await operation({ ...request, dryRun: true })
+  const { receipt } = await operation({ ...request, confirm: preview.confirm })
+  assert.match(receipt.jws, /^[\w-]+\.[\w-]+\.[\w-]+$/)
+  return { preview, receipt }
 }
 
 const steps = {
@@ -132,10 +116,7 @@ const steps = {
     assert.equal(checked.photos, 1)
     const imported = await startlist.import({ albumId: steps.album, entries })
     assert.deepEqual([imported.entries, imported.judging.photos, imported.refused], [2, 1, []])
-    const deadline = Date.now() + 60_000
-    let list
-    do list = await startlist.get({ albumId: steps.album })
-    while (list.left > 0 && Date.now() < deadline)
+    const list = await until(() => startlist.get({ albumId: steps.album }), ({ left }) => left === 0)
     assert.deepEqual([list.entries, list.judged, list.left, list.withoutLattice], [2, 1, 0, 0])
     const photo = await client.photos.photo.get({ albumId: steps.album, photoId: steps.photo })
     const text = photo.texts.find((text) => text.text === BIB)
@@ -144,6 +125,93 @@ const steps = {
     const page = await startlist.entries({ albumId: steps.album, prefix: BIB })
     assert.deepEqual([page.entries.map(({ bib, wave }) => [bib, wave]), page.total], [[[BIB, 'B']], 1])
     await startlist.delete({ albumId: steps.album })
+  },
+
+  async 'many photos are signed and confirmed in one call, listed, retried and deleted'() {
+    const { photo } = client.photos
+    const albumId = steps.album
+    const entries = [{ filename: 'b.jpg', contentType: 'image/jpeg' }, { filename: 'c.gif', contentType: 'image/gif' }]
+    const tickets = (await photo.signedBatch({ albumId, entries })).results
+    assert.deepEqual(tickets.map(({ success, error }) => [success, error?.status]), [[true, undefined], [false, 415]])
+    const [{ photoId, uploadUrl }] = tickets
+    await put(uploadUrl, Buffer.from('no picture at all'))
+    const confirmed = (await photo.successBatch({ albumId, photoIds: [photoId] })).results
+    assert.deepEqual(confirmed.map(({ success }) => success), [true])
+    await untilIdle(albumId)
+    const failed = await photo.list({ albumId, state: 'failed' })
+    assert.deepEqual([failed.photos.map(({ id }) => id), failed.photos[0].failure], [[photoId], 'UNSUPPORTED_FORMAT'])
+    await photo.retry({ albumId, photoId })
+    await untilIdle(albumId)
+    await photo.delete({ albumId, photoId })
+    await fails(photo.get({ albumId, photoId }), { code: 'NOT_FOUND', status: 404, defined: true, data: ignored })
+    await client.albums.reprocess({ albumId })
+    assert.equal((await untilIdle(albumId)).ready, 1)
+  },
+
+  async 'photos are marked and downloaded'() {
+    const { watermark } = client.albums
+    const albumId = steps.album
+    assert.equal((await watermark.get({ albumId })).watermark, null)
+    const { uploadUrl, imageId } = await watermark.signed({ albumId })
+    await put(uploadUrl, PIXEL, 'image/png')
+    await watermark.set({ albumId, watermark: { imageId, position: 'tile' } })
+    const marked = await until(() => watermark.get({ albumId }), ({ photosLeft }) => photosLeft === 0)
+    assert.deepEqual([marked.watermark.position, marked.photosMarked], ['tile', 1])
+    assert.equal((await fetch(marked.sampleUrl)).status, 200)
+    const { url } = await client.photos.downloadCreate({ albumId, photoIds: [steps.photo], size: 'marked' })
+    const archive = new Uint8Array(await (await fetch(url)).arrayBuffer())
+    assert.equal(new TextDecoder().decode(archive.subarray(0, 2)), 'PK')
+    assert.ok(Array.isArray((await client.albums.camerasList({ albumId })).cameras))
+  },
+
+  async 'a gallery is opened, and what its visitors report is answered'() {
+    const { gallery } = client.albums
+    const albumId = steps.album
+    assert.equal((await gallery.get({ albumId })).enabled, false)
+    const { enabled, url } = await gallery.update({ albumId, enabled: true })
+    assert.equal(enabled, true)
+    assert.equal((await fetch(url)).status, 200)
+    assert.deepEqual((await gallery.reports({ albumId })).reports, [])
+    const unknown = { albumId, reportId: steps.photo }
+    await fails(gallery.reportsErase({ ...unknown, dryRun: true }), { code: 'NOT_FOUND', status: 404, defined: true, data: ignored })
+    await gallery.reportsDismiss(unknown)
+  },
+
+  async 'webhooks are made, changed and tried'() {
+    const { webhooks } = client
+    const made = await webhooks.create({ url: 'https://example.com/hook', types: ['photo.ready'], label: 'gate' })
+    assert.match(made.secret, /^whsec_/)
+    const webhookId = made.id
+    assert.deepEqual((await webhooks.list({})).webhooks.map(({ id }) => id), [webhookId])
+    assert.equal((await webhooks.update({ webhookId, label: 'finish' })).label, 'finish')
+    assert.equal((await webhooks.get({ webhookId })).label, 'finish')
+    assert.notEqual((await webhooks.rotate({ webhookId })).secret, made.secret)
+    await webhooks.test({ webhookId })
+    const [delivery] = (await webhooks.deliveriesList({ webhookId })).deliveries
+    const one = { webhookId, deliveryId: delivery.id }
+    assert.equal((await webhooks.deliveriesGet(one)).id, delivery.id)
+    await webhooks.redeliver(one)
+    await webhooks.delete({ webhookId })
+    await fails(webhooks.get({ webhookId }), { code: 'NOT_FOUND', status: 404, defined: true, data: ignored })
+  },
+
+  async 'a runner is erased, with receipts that can be verified'() {
+    const albumId = steps.album
+    await fails(client.peopleErase({ albumId, bib: BIB }), {
+      code: 'PRECONDITION_FAILED', status: 412, defined: true,
+      data: (data) => assert.equal(data.code, 'CONFIRM_REQUIRED'),
+    })
+    const probe = await client.photos.search.faceSigned({ albumId })
+    await put(probe.uploadUrl, await readFile(SELFIE))
+    const byFace = await erase(client.facesErase, { albumId, imageId: probe.imageId })
+    assert.deepEqual([byFace.preview.faces, byFace.receipt.removed.vectors], [1, 1])
+    const byBib = await erase(client.peopleErase, { albumId, bib: BIB })
+    assert.equal((await client.photos.search.textList({ albumId, text: BIB })).total, 0)
+    const { receiptId } = byBib.receipt
+    assert.deepEqual(await client.erasures.get({ receiptId }), byBib.receipt)
+    assert.equal((await client.erasures.verify({ receiptId })).left, 0)
+    const listed = (await client.erasures.list({ albumId })).erasures.map((erasure) => erasure.receiptId)
+    for (const { receipt } of [byFace, byBib]) assert.ok(listed.includes(receipt.receiptId), `${listed}`)
   },
 
   async 'defined errors arrive as defined ORPCErrors'() {
@@ -184,6 +252,7 @@ const steps = {
     const today = new Date().toISOString().slice(0, 10)
     const usage = await client.usage.get({ from: today, to: today, by: ['operation'] })
     assert.ok(usage.rows.some((row) => row.operation === 'photo' && row.count >= 1), JSON.stringify(usage))
+    assert.ok(Array.isArray((await client.usage.costs({ from: today, to: today })).rows))
   },
 
   async 'a request above the limit arrives with the seconds to wait'() {
@@ -215,11 +284,12 @@ const steps = {
     await client.albums.delete({ albumId: steps.album })
     await fails(client.albums.get({ albumId: steps.album }), { code: 'NOT_FOUND', status: 404, defined: true, data: ignored })
   },
+
+  async 'every operation of the document was called, and no other'() {
+    const { paths } = await (await fetch(`${BASE_URL}/openapi.json`)).json()
+    called.delete('/no/such/path')
+    assert.deepEqual([...called].sort(), Object.keys(paths).sort())
+  },
 }
 
-function ignored() {}
-
-for (const [name, step] of Object.entries(steps)) {
-  await step()
-  console.log(`ok - ${name}`)
-}
+await runSteps(steps)

@@ -1,15 +1,13 @@
-//! The oRPC client from npm against the running service: `tests/orpc/run.mjs`.
+//! The oRPC client from npm against the running service: once as a partner's program that knows the contract alone
+//! (`tests/orpc/partner.mjs`), once with every operation (`tests/orpc/run.mjs`).
 
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{ALL_SCOPES, NpmProgram, Service, ServiceOptions, run_command};
 
-#[test]
-fn the_real_orpc_client_understands_every_answer() {
-    const TEST: &str = "the_real_orpc_client_understands_every_answer";
-    let files = ["run.mjs", "contract.mjs"];
-    let Some(program) = NpmProgram::prepare(TEST, "@orpc/client", &files) else { return };
-    let service =
-        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_CREDITS", "on"));
+/// Runs the program against a service that has a gallery to open and webhooks to send to.
+fn run(program: &NpmProgram) {
+    let options = ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_CREDITS", "on");
+    let service = Service::start(options);
     let limited = ["key", "create", "--organization", "Limited", "--mode", "test", "--limit", "read=2"];
     let limited = service.run(&[&limited[..], &["--scope", "search:read"]].concat());
     let (photo, selfie) = (program.folder().join("photo.jpg"), program.folder().join("selfie.jpg"));
@@ -32,4 +30,20 @@ fn the_real_orpc_client_understands_every_answer() {
             .env("BIB", "1204"),
     );
     println!("{}", output.expect_success());
+}
+
+#[test]
+fn a_program_that_knows_the_contract_alone_works() {
+    const TEST: &str = "a_program_that_knows_the_contract_alone_works";
+    let files = ["partner.mjs", "partner-contract.mjs", "tools.mjs"];
+    let Some(program) = NpmProgram::prepare(TEST, "@orpc/client", &files) else { return };
+    run(&program);
+}
+
+#[test]
+fn the_real_orpc_client_understands_every_answer() {
+    const TEST: &str = "the_real_orpc_client_understands_every_answer";
+    let files = ["run.mjs", "contract.mjs", "tools.mjs"];
+    let Some(program) = NpmProgram::prepare(TEST, "@orpc/client", &files) else { return };
+    run(&program);
 }
