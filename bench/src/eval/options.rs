@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::paths::InputPaths;
+use crate::photos::damage::Damage;
 use crate::photos::jitter::Change;
 use crate::report::OutputOptions;
 
@@ -21,6 +22,9 @@ pub struct BibOptions {
     /// Judge the same readings by start lists, of a tenth and of half of all numbers, and without some of the runners.
     #[arg(long, conflicts_with = "crowds")]
     pub start_list: bool,
+    /// With start lists: make the bibs of the photos harder to read first.
+    #[arg(long, requires = "start_list")]
+    pub damage: Option<Damage>,
     /// Judge the same readings by the format that the album shows, and without; and those of drawn events.
     #[arg(long, conflicts_with_all = ["crowds", "start_list"])]
     pub formats: bool,

@@ -2,6 +2,7 @@
 //! would have them judged, through the API; and by each list with other shares of runners who are not on it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use photofinish_client::Client;
@@ -11,6 +12,7 @@ use super::bibs::{COLUMNS, VariantResult, add_rows, make_photos};
 use super::options::BibOptions;
 use super::tally::{PRECISION, RECALL_AS_LABELLED, estimate, indexed_texts};
 use super::variants::Variant;
+use crate::photos::damage::{Damage, write_damaged};
 use crate::photos::enlarge::pick_evenly;
 use crate::photos::jitter::Jitter;
 use crate::photos::labels::{self, LabelledPhoto};
@@ -81,7 +83,9 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     let paths = &options.common.paths;
     let all = labels::load_photos(&paths.find_shared("photos/bibs.csv")?)?;
     let labels: Vec<&LabelledPhoto> = pick_evenly(&all, options.limit.unwrap_or(all.len()));
-    let folder = paths.find_shared("photos/files")?;
+    let as_they_are = paths.find_shared("photos/files")?;
+    let damaged = damage_photos(options, &labels, &as_they_are)?;
+    let folder = damaged.as_ref().map_or(as_they_are.as_path(), tempfile::TempDir::path);
     let variants = Variant::start_all(options)?;
     let variant = &variants[0];
     let mut without = VariantResult::new("no list", labels.len());
@@ -90,7 +94,7 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     for seed in 1..=seeds {
         let changed = tempfile::tempdir()?;
         let draw = |name: &str| (!options.unchanged).then(|| Jitter::draw(seed, name));
-        let files = make_photos(&labels, &folder, changed.path(), draw)?;
+        let files = make_photos(&labels, folder, changed.path(), draw)?;
         let (album, _) = variant.read(changed.path(), &files)?;
         let client = variant.client();
         without.add_readings(client, &album, &labels)?;
@@ -110,22 +114,54 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
         }
         println!("reading {seed} of {seeds}: done");
     }
-    let caption =
-        format!("{seeds} readings of each photo; the same readings are judged by each list; 90 % intervals.");
-    let mut report = Report::new("bibs with start lists", "Bib search with start lists on RBNR, end to end");
-    let mut table = Table::new(&caption, &COLUMNS);
-    let goals = goals(&without, &all_judged);
+    Ok(build_report(options, &labels, without, all_judged))
+}
+
+/// Writes the photos with damaged bibs into a folder that lasts as long as the run, where that is asked for.
+fn damage_photos(
+    options: &BibOptions,
+    labels: &[&LabelledPhoto],
+    from: &Path,
+) -> anyhow::Result<Option<tempfile::TempDir>> {
+    let Some(damage) = options.damage else { return Ok(None) };
+    let folder = tempfile::tempdir()?;
+    let bibs = labels::load_bib_boxes(&options.common.paths.find_shared("photos/rbnr_boxes.csv")?)?;
+    write_damaged(damage, labels, &bibs, from, folder.path())?;
+    Ok(Some(folder))
+}
+
+fn build_report(
+    options: &BibOptions,
+    labels: &[&LabelledPhoto],
+    without: VariantResult,
+    all_judged: Vec<Judged>,
+) -> Report {
+    let (kind, bibs) = match options.damage {
+        None => ("", "as they are"),
+        Some(Damage::Shrunk) => ("shrunk ", "shrunk to a height of 11 pixels"),
+        Some(Damage::Striped) => ("striped ", "with a stripe over 16 % of their width"),
+    };
+    let readings = if options.unchanged { 1 } else { options.seeds };
+    let caption = format!(
+        "{readings} readings of each photo; the same readings are judged by each list; 90 % intervals."
+    );
+    let title = format!("Bib search with start lists on RBNR, end to end, bibs {bibs}");
+    let mut report = Report::new(format!("{kind}bibs with start lists"), &title);
+    // The goals are those of bibs that can be read: of what is hidden, another entry of a dense list may be left.
+    if options.damage.is_none() {
+        report.goals = goals(&without, &all_judged);
+    }
     let share_table = share_table(&without, &all_judged);
     let invention_table = invention_table(&all_judged);
     let by_default = all_judged.into_iter().filter(|judged| judged.share == DEFAULT_SHARE);
     let results: Vec<VariantResult> =
         std::iter::once(without).chain(by_default.map(|judged| judged.found)).collect();
+    let mut table = Table::new(&caption, &COLUMNS);
     for set in ["set1", "set2", ""] {
-        add_rows(&mut table, set, &labels, &results);
+        add_rows(&mut table, set, labels, &results);
     }
     report.tables.extend([table, invention_table, share_table]);
-    report.goals = goals;
-    Ok(report)
+    report
 }
 
 fn indexed_by_photo(client: &Client, album: &UploadedAlbum) -> anyhow::Result<Vec<BTreeSet<String>>> {

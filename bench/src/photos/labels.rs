@@ -28,6 +28,29 @@ pub struct LabelledFace {
     pub face_box: [f64; 4],
 }
 
+/// Where a bib is in a photo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledBib {
+    /// Path of the photo below the folder of photos.
+    pub file: String,
+    /// Left, top, right, bottom, in pixels.
+    pub bib_box: [f64; 4],
+}
+
+impl LabelledBib {
+    /// The whole pixels of its box that a photo of this width and height has.
+    pub fn within(&self, (width, height): (u32, u32)) -> [u32; 4] {
+        let [left, top, right, bottom] = self.bib_box;
+        let inside = |value: f64, most: u32| value.clamp(0.0, f64::from(most)) as u32;
+        [
+            inside(left.floor(), width),
+            inside(top.floor(), height),
+            inside(right.ceil(), width),
+            inside(bottom.ceil(), height),
+        ]
+    }
+}
+
 /// A portrait with its person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledPortrait {
@@ -70,16 +93,35 @@ pub fn load_faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<L
     let columns = ["file", "bib", "face_x1", "face_y1", "face_x2", "face_y2"];
     let mut faces = Vec::new();
     for row in read_columns(path, &columns)? {
-        let mut face = [0.0; 4];
-        for (side, text) in face.iter_mut().zip(&row[2..]) {
-            *side = text.parse().with_context(|| format!("{text} is not a number"))?;
-        }
-        anyhow::ensure!(face[0] < face[2] && face[1] < face[3], "{}: {face:?} is no box", row[0]);
+        let face = parse_box(&row[2..]).with_context(|| row[0].clone())?;
         let bib =
             known.get(row[0].as_str()).map_or_else(|| row[1].clone(), |bibs| correct_bib(&row[1], bibs));
         faces.push(LabelledFace { file: row[0].clone(), bib, face_box: face });
     }
     Ok(faces)
+}
+
+/// Reads where the bibs are from a CSV file of boxes.
+///
+/// # Errors
+/// When it cannot be read, a column is missing or a box is invalid.
+pub fn load_bib_boxes(path: &Path) -> anyhow::Result<Vec<LabelledBib>> {
+    let columns = ["file", "bib_x1", "bib_y1", "bib_x2", "bib_y2"];
+    let to_bib = |row: Vec<String>| {
+        let bib_box = parse_box(&row[1..]).with_context(|| row[0].clone())?;
+        Ok(LabelledBib { file: row[0].clone(), bib_box })
+    };
+    read_columns(path, &columns)?.into_iter().map(to_bib).collect()
+}
+
+/// Parses left, top, right and bottom.
+fn parse_box(cells: &[String]) -> anyhow::Result<[f64; 4]> {
+    let mut sides = [0.0; 4];
+    for (side, text) in sides.iter_mut().zip(cells) {
+        *side = text.parse().with_context(|| format!("{text} is not a number"))?;
+    }
+    anyhow::ensure!(sides[0] < sides[2] && sides[1] < sides[3], "{sides:?} is no box");
+    Ok(sides)
 }
 
 /// Reads a CSV file of portraits: `file,person`.
@@ -158,6 +200,17 @@ mod tests {
     fn missing_labels_are_known_by_photo_and_bib() {
         assert!(shows_unlabelled_runner("datasets/set1_org/set1_83.JPG", "847"));
         assert!(!shows_unlabelled_runner("datasets/set1_org/set1_83.JPG", "3637"));
+    }
+
+    #[test]
+    fn boxes_are_whole_pixels_within_their_photo() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boxes.csv");
+        std::fs::write(&path, "file,bib,bib_x1,bib_y1,bib_x2,bib_y2\na.jpg,12,-1,20.5,50.2,90\n").unwrap();
+        let boxes = load_bib_boxes(&path).unwrap();
+        assert_eq!(boxes[0].within((40, 100)), [0, 20, 40, 90]);
+        std::fs::write(&path, "file,bib_x1,bib_y1,bib_x2,bib_y2\na.jpg,30,20,10,90\n").unwrap();
+        assert!(format!("{:#}", load_bib_boxes(&path).unwrap_err()).contains("a.jpg: [30"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The labelled race photos: their labels, scores of readings against them, and photos made from them.
 
 pub(crate) mod crowd;
+pub(crate) mod damage;
 pub(crate) mod enlarge;
 pub(crate) mod jitter;
 pub(crate) mod labels;
