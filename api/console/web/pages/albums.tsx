@@ -18,7 +18,7 @@ import { Empty, Loaded } from "../common/ui/states";
 import { may } from "../session";
 import { Page } from "../shell";
 import { t, tCount } from "../text";
-import { loadParts, pickEnd } from "./all-of-list";
+import { More, useLongList } from "./long-list";
 
 /** Albums at first, and by each press of the button for more. */
 const PAGE = 24;
@@ -31,15 +31,12 @@ let followed = 0;
 export function AlbumsPage() {
   const title = place.value.query.get("title") ?? "";
   const isOpen = useSignal(false);
-  const pages = useSignal(1);
-  const albums = useLoad(
-    async (signal) => {
-      // Letters that follow soon make one search.
-      const query = title ? { title } : {};
-      const parts = await loadParts(pages.value * PAGE, (page) => call("albums/list", { ...query, ...page }, signal));
-      return { albums: parts.flatMap((part) => part.albums), ...pickEnd(parts) };
-    },
-    [title, pages.value],
+  const query = title ? { title } : {};
+  const albums = useLongList(
+    PAGE,
+    (page, signal) => call("albums/list", { ...query, ...page }, signal),
+    (part) => part.albums,
+    [title],
   );
   const create = may.organize.value && (
     <Button kind="main" onClick={() => (isOpen.value = true)}>
@@ -49,9 +46,9 @@ export function AlbumsPage() {
   return (
     <Page title={t("nav.albums")} actions={create}>
       <TitleSearch title={title} />
-      <Loaded load={albums} lines={3} height="9rem">
+      <Loaded load={albums.load} lines={3} height="9rem">
         {(page) =>
-          page.albums.length === 0 ? (
+          page.items.length === 0 ? (
             <Empty title={t(title ? "albums.none_found" : "albums.none")}>
               {!title && may.organize.value && <p class="quiet">{t("albums.none_hint")}</p>}
             </Empty>
@@ -61,17 +58,11 @@ export function AlbumsPage() {
                 {tCount("albums.count", page.total)}
               </p>
               <ul class="albums">
-                {page.albums.map((album) => (
+                {page.items.map((album) => (
                   <AlbumCard key={album.id} album={album} />
                 ))}
               </ul>
-              {page.nextCursor && (
-                <div class="row">
-                  <Button busy={albums.isLoading.value} onClick={() => (pages.value += 1)}>
-                    {t("ui.more")}
-                  </Button>
-                </div>
-              )}
+              <More list={albums} />
             </>
           )
         }

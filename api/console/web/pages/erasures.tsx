@@ -6,7 +6,7 @@ import { useEffect } from "preact/hooks";
 import type { Erasure } from "../api";
 import { call } from "../calls";
 import { formatBytes, formatNumber, formatTime } from "../common/format";
-import { useAction, useLoad } from "../common/load";
+import { useAction } from "../common/load";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { Dialog } from "../common/ui/dialog";
@@ -16,8 +16,8 @@ import { Table } from "../common/ui/table";
 import { may } from "../session";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
-import { loadParts, pickEnd } from "./all-of-list";
 import { saveFile } from "./download";
+import { More, useLongList } from "./long-list";
 import { RemoveRunner } from "./remove-runner";
 
 /** Erasures at first, and by each press of the button for more. */
@@ -28,21 +28,19 @@ const LOOK_AGAIN_MS = 3000;
 /** The page of an album's erasures. */
 export function ErasuresPage({ album }: AlbumProps) {
   const albumId = album.id;
-  const pages = useSignal(1);
-  const erasures = useLoad(
-    async (signal) => {
-      const parts = await loadParts(pages.value * PAGE, (page) => call("erasures/list", { albumId, ...page }, signal));
-      return { erasures: parts.flatMap((part) => part.erasures), ...pickEnd(parts) };
-    },
-    [albumId, pages.value],
+  const erasures = useLongList(
+    PAGE,
+    (page, signal) => call("erasures/list", { albumId, ...page }, signal),
+    (part) => part.erasures,
+    [albumId],
   );
   const isRemoving = useSignal(false);
   const shown = useSignal<string | null>(null);
-  const list = erasures.value.value?.erasures;
+  const list = erasures.load.value.value?.items;
   const isRunning = list?.some((erasure) => erasure.state === "running") ?? false;
   useEffect(() => {
     if (!isRunning) return;
-    const timer = setTimeout(erasures.reload, LOOK_AGAIN_MS);
+    const timer = setTimeout(erasures.load.reload, LOOK_AGAIN_MS);
     return () => clearTimeout(timer);
   }, [list]);
   const receipt = list?.find((erasure) => erasure.receiptId === shown.value);
@@ -54,20 +52,14 @@ export function ErasuresPage({ album }: AlbumProps) {
   return (
     <AlbumFrame album={album} section="erasures" actions={remove}>
       <p class="quiet">{t("erasures.hint")}</p>
-      <Loaded load={erasures} lines={3} height="2.5rem">
+      <Loaded load={erasures.load} lines={3} height="2.5rem">
         {(page) =>
-          page.erasures.length === 0 ? (
+          page.items.length === 0 ? (
             <Empty title={t("erasures.none")} />
           ) : (
             <>
-              <ErasureTable erasures={page.erasures} onShow={(receiptId) => (shown.value = receiptId)} />
-              {page.nextCursor && (
-                <div class="row">
-                  <Button busy={erasures.isLoading.value} onClick={() => (pages.value += 1)}>
-                    {t("ui.more")}
-                  </Button>
-                </div>
-              )}
+              <ErasureTable erasures={page.items} onShow={(receiptId) => (shown.value = receiptId)} />
+              <More list={erasures} />
             </>
           )
         }
@@ -79,7 +71,7 @@ export function ErasuresPage({ album }: AlbumProps) {
           onClose={() => (isRemoving.value = false)}
           onRemoved={() => {
             isRemoving.value = false;
-            erasures.reload();
+            erasures.load.reload();
           }}
         />
       )}

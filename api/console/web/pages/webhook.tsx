@@ -16,8 +16,11 @@ import { Table } from "../common/ui/table";
 import { may } from "../session";
 import { Page } from "../shell";
 import { t, tName } from "../text";
+import { More, useLongList } from "./long-list";
 import { SecretDialog, WebhookState } from "./webhooks";
 
+/** Deliveries at first, and by each press of the button for more. */
+const PAGE = 100;
 /** How long the secret of before is still used beside a new one, hours. */
 const OVERLAP_HOURS = 24;
 
@@ -30,7 +33,13 @@ const stateKinds: Record<string, "good" | "busy" | "bad" | "plain"> = {
 /** The page of a webhook. */
 export function WebhookPage({ webhookId }: { webhookId: string }) {
   const webhook = useLoad((signal) => call("webhooks/get", { webhookId }, signal), [webhookId]);
-  const deliveries = useLoad((signal) => call("webhooks/deliveries/list", { webhookId, limit: 100 }, signal), [webhookId]);
+  const list = useLongList(
+    PAGE,
+    (page, signal) => call("webhooks/deliveries/list", { webhookId, ...page }, signal),
+    (part) => part.deliveries,
+    [webhookId],
+  );
+  const deliveries = list.load;
   const shown = useSignal<string | null>(null);
   const found = webhook.value.value;
   const above = (
@@ -52,10 +61,13 @@ export function WebhookPage({ webhookId }: { webhookId: string }) {
         </div>
         <Loaded load={deliveries} lines={4} height="2.5rem">
           {(page) =>
-            page.deliveries.length === 0 ? (
+            page.items.length === 0 ? (
               <Empty title={t("deliveries.none")} />
             ) : (
-              <DeliveryTable deliveries={page.deliveries} onShow={(id) => (shown.value = id)} />
+              <>
+                <DeliveryTable deliveries={page.items} onShow={(id) => (shown.value = id)} />
+                <More list={list} />
+              </>
             )
           }
         </Loaded>
