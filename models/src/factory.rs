@@ -301,6 +301,7 @@ impl ModelFactory for ZooModels {
             bib_gate,
             first_pass: self.load_torso_detectors(TorsoPassKind::First)?,
             second_pass: self.load_torso_detectors(TorsoPassKind::Second)?,
+            third_pass: self.load_torso_detectors(TorsoPassKind::Third)?,
             full_frame: self.load_full_frame_detector(detector)?,
             recogniser: self.load_network(recogniser, strips, self.backends.recogniser)?,
             characters: characters.clone(),

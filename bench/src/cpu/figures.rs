@@ -11,7 +11,7 @@ use crate::report::goals::{Goal, format_number};
 use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
 
-/// Least confidence of an accepted reading: Photofinish's (`docs/READING.md`, step 15), used for the peer too.
+/// Least confidence of an accepted reading: Photofinish's (`docs/READING.md`, step 16), used for the peer too.
 const ACCEPT_CONFIDENCE: f64 = 0.9;
 
 /// Least confidence of any reading that the peer's reader returns.

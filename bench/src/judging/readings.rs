@@ -18,7 +18,7 @@ use crate::report::Table;
 /// The working size at which faces are looked for, as in the pipeline.
 const FACE_LONG_SIDE: u32 = 640;
 
-/// Least confidence of a text that exact searches find, and of one that is kept (docs/READING.md, step 15).
+/// Least confidence of a text that exact searches find, and of one that is kept (docs/READING.md, step 16).
 const INDEXED_CONFIDENCE: f32 = 0.9;
 const CANDIDATE_CONFIDENCE: f32 = 0.5;
 

@@ -3,7 +3,8 @@
 //!
 //! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a first pass (`torso`,
 //! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
-//! confident bib but with a trace of one gets a second pass at a larger scale. The full frame is read when no bib was accepted.
+//! confident bib but with a trace of one gets a second pass at a larger scale, and a third one at a smaller scale. The full
+//! frame is read when no bib was accepted.
 //! `readings` decides which of two readings of one text is kept. `reader` takes the photos of a batch through these steps
 //! together, so that a call of a network has the torsos, or the texts, of several photos; a photo with many runners takes
 //! several turns (`progress`), between which others are read.
@@ -28,13 +29,13 @@ use photofinish_kernels::image::frame::{Frame, Size};
 pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
 pub use self::reader::TorsoBibReader;
 use self::text_detector::TextDetector;
-use self::torso::{FIRST_PASS, SECOND_PASS, TorsoPass};
+use self::torso::{FIRST_PASS, SECOND_PASS, THIRD_PASS, TorsoPass};
 pub use self::torso::{RunnerBudget, limit_runners};
 use crate::bucket::Bucket;
 use crate::onnx::session::{Network, Workload};
 use crate::traits::{Interrupt, ModelError};
 
-/// Long side, in pixels, of a full frame that is read because no bib was accepted (step 14).
+/// Long side, in pixels, of a full frame that is read because no bib was accepted (step 15).
 const FULL_FRAME_LONG_SIDE: u32 = 960;
 
 /// The networks that the reader runs. Each has its own session, because a session is fastest on one input shape.
@@ -46,6 +47,8 @@ pub struct ReaderNetworks {
     pub first_pass: Vec<Network>,
     /// The same for the second pass.
     pub second_pass: Vec<Network>,
+    /// The same for the third pass.
+    pub third_pass: Vec<Network>,
     /// Text detector for full frames of any shape.
     pub full_frame: SharedTextDetector,
     /// Text recogniser; its input is always 160 x 48.
@@ -75,6 +78,8 @@ pub enum TorsoPassKind {
     First,
     /// The one at a larger scale.
     Second,
+    /// The one at a smaller scale.
+    Third,
 }
 
 impl TorsoPassKind {
@@ -82,6 +87,7 @@ impl TorsoPassKind {
         match self {
             Self::First => &FIRST_PASS,
             Self::Second => &SECOND_PASS,
+            Self::Third => &THIRD_PASS,
         }
     }
 

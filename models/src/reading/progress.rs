@@ -1,14 +1,14 @@
 //! How far the reading of a photo is: which passes it had, what they found, and which work is next. Knows the order of the
 //! work and what it costs; runs no network.
 //!
-//! A photo is read in passes (step 13 and 14). Each chooses what it looks at, detects texts there and recognises them.
+//! A photo is read in passes (steps 6 and 13 to 15). Each chooses what it looks at, detects texts there and recognises them.
 
 use std::collections::VecDeque;
 
 use photofinish_kernels::geometry::Quad;
 
 use super::bib_gate::GateOpinion;
-use super::readings::{FoundText, TextReading, drop_contained, merge_readings};
+use super::readings::{FoundText, TextReading, confirm_readings, drop_contained, merge_readings};
 use super::text_detector::TorsoTexts;
 use super::torso::Runner;
 
@@ -26,7 +26,9 @@ pub(super) enum Pass {
     First,
     /// At a larger scale, over torsos on which there may be a bib that was not read.
     Second,
-    /// The same over the largest torso of a photo without an accepted bib.
+    /// At a smaller scale, over those on which there still may be one, or on which a reading is to be confirmed.
+    Third,
+    /// At the larger scale again, over the largest torso of a photo without an accepted bib, if it had no such pass yet.
     Largest,
     /// Over the whole photo, if it has no accepted bib yet.
     FullFrame,
@@ -38,6 +40,7 @@ impl Pass {
         match self {
             Self::First => 4,
             Self::Second | Self::Largest => 8,
+            Self::Third => 2,
             Self::FullFrame => 24,
         }
     }
@@ -45,7 +48,8 @@ impl Pass {
     fn next(self) -> Option<Self> {
         match self {
             Self::First => Some(Self::Second),
-            Self::Second => Some(Self::Largest),
+            Self::Second => Some(Self::Third),
+            Self::Third => Some(Self::Largest),
             Self::Largest => Some(Self::FullFrame),
             Self::FullFrame => None,
         }
@@ -86,8 +90,10 @@ pub(super) struct Piece {
 #[derive(Clone, Debug)]
 pub(super) struct Torso {
     pub(super) runner: Runner,
-    /// What the gate says, if there is one.
+    /// What the gate says where it decides about the runner.
     pub(super) opinion: Option<GateOpinion>,
+    /// Its score where it was asked.
+    pub(super) score: Option<f32>,
     /// The highest text probability of the first pass; 0 where none ran.
     pub(super) text_probability: f32,
     /// Whether a second pass may show a bib that the first one did not (step 13).
@@ -96,7 +102,8 @@ pub(super) struct Torso {
 
 impl Torso {
     pub(super) fn new(runner: Runner, opinion: Option<GateOpinion>) -> Self {
-        Self { runner, opinion, text_probability: 0.0, is_unresolved: false }
+        let score = opinion.as_ref().map(|opinion| opinion.score);
+        Self { runner, opinion, score, text_probability: 0.0, is_unresolved: false }
     }
 }
 
@@ -156,7 +163,7 @@ impl PhotoProgress {
         let pass = self.pass;
         let (work, items, cost) = match &self.state {
             PassState::Undecided => {
-                let looks = if pass <= Pass::Second { faces / GATE_LOOKS_PER_COST } else { 0 };
+                let looks = if pass <= Pass::Third { faces / GATE_LOOKS_PER_COST } else { 0 };
                 (Work::Choose, 0, u32::try_from(looks).unwrap_or(u32::MAX))
             }
             PassState::Detecting { unseen, .. } => {
@@ -201,14 +208,14 @@ impl PhotoProgress {
 
     /// Adds what was detected on the next unseen torsos, in their order.
     pub(super) fn add_detected(&mut self, detected: impl IntoIterator<Item = TorsoTexts>) {
-        let is_first = self.pass == Pass::First;
+        let pass = self.pass;
         let PassState::Detecting { unseen, found } = &mut self.state else { return };
         for TorsoTexts { texts, text_probability } in detected {
             let Some(Unseen { torso: index, .. }) = unseen.pop_front() else { break };
-            let mut is_small = false;
-            if is_first && let Some(torso) = self.torsos.get_mut(index) {
+            let torso = self.torsos.get_mut(index).filter(|_| pass != Pass::FullFrame);
+            let is_small = torso.as_ref().is_some_and(|torso| torso.runner.is_small());
+            if let Some(torso) = torso.filter(|_| pass == Pass::First) {
                 torso.text_probability = text_probability;
-                is_small = torso.runner.is_small();
             }
             found.extend(texts.into_iter().map(|quad| (index, FoundText { quad, is_small })));
         }
@@ -227,6 +234,7 @@ impl PhotoProgress {
         if self.pass == Pass::First {
             self.readings.extend(readings);
         } else {
+            confirm_readings(&mut self.readings, &readings);
             merge_readings(&mut self.readings, readings);
         }
         self.advance();
@@ -314,6 +322,7 @@ mod tests {
             quad: found.quad,
             text: format!("{}", 1000.0 + found.quad.0[0].x),
             confidence: 0.99,
+            mean_probability: 0.99,
             max_confidence: 1.0,
             is_bib: true,
             lattice: Lattice::from_probabilities(&[], &[]),

@@ -10,7 +10,7 @@ use super::bib_gate::BibGate;
 use super::progress::{Pass, PhotoProgress, Piece, StepBudget, Torso, Unseen, Work};
 use super::readings::{FoundText, TextReading};
 use super::text_recogniser::{RecognisedLine, TextOfFrame, TextRecogniser};
-use super::torso::{FIRST_PASS, SECOND_PASS, select_runners};
+use super::torso::{FIRST_PASS, SECOND_PASS, THIRD_PASS, select_runners};
 use super::torso_detector::{TorsoDetector, TorsoLook};
 use super::{ReaderNetworks, SharedTextDetector};
 use crate::bucket::Bucket;
@@ -24,10 +24,10 @@ use crate::traits::{
 const MIN_TEXT_PROBABILITY: f32 = 0.1;
 
 /// Score of the gate from which a torso where the text detector saw nothing gets a second pass, also if its digits are not
-/// small (step 13).
+/// small (step 13), and from which one without a confident bib gets a third pass (step 14).
 const LIKELY_SCORE: f32 = 0.5;
 
-/// Readings below this confidence are dropped: they are not used even for fuzzy search (step 15).
+/// Readings below this confidence are dropped: they are not used even for fuzzy search (step 16).
 const MIN_CONFIDENCE: f32 = 0.5;
 
 /// Reads bibs on torsos, by the steps of `docs/READING.md`. Keeps its buffers between calls.
@@ -35,6 +35,7 @@ pub struct TorsoBibReader {
     bib_gate: Option<BibGate>,
     first_pass: TorsoDetector,
     second_pass: TorsoDetector,
+    third_pass: TorsoDetector,
     full_frame: SharedTextDetector,
     recogniser: TextRecogniser,
     /// Torsos, frames or texts per call.
@@ -82,6 +83,7 @@ impl TorsoBibReader {
             bib_gate: networks.bib_gate,
             first_pass: TorsoDetector::new(device, &FIRST_PASS, networks.first_pass, bucket),
             second_pass: TorsoDetector::new(device, &SECOND_PASS, networks.second_pass, bucket),
+            third_pass: TorsoDetector::new(device, &THIRD_PASS, networks.third_pass, bucket),
             full_frame: networks.full_frame,
             recogniser: TextRecogniser::new(device, networks.recogniser, &networks.characters, bucket),
             items_per_call: bucket.size(),
@@ -94,9 +96,9 @@ impl TorsoBibReader {
     /// Does what the budgets of the photos allow. All photos that need the same next do it together, those first that are
     /// behind the others.
     ///
-    /// The gate is asked about every runner, and the first pass runs on those who may wear a number, the second on those of them
-    /// without a confident bib. The largest runner gets a second pass in any case when the photo has no bib, and the full
-    /// frame is read when that shows none either.
+    /// The gate is asked about every runner, and the first pass runs on those who may wear a number, the second and the third
+    /// on those of them without a confident bib. The largest runner gets a second pass in any case when the photo has no bib,
+    /// and the full frame is read when that shows none either.
     fn advance(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
         loop {
             let pieces: Vec<Option<Piece>> = photos.iter().map(OpenPhoto::next_piece).collect();
@@ -129,6 +131,7 @@ impl TorsoBibReader {
                 (0..photo.progress.torsos.len()).collect()
             }
             Pass::Second => self.find_unresolved(photo)?,
+            Pass::Third => self.find_still_unresolved(photo)?,
             Pass::Largest => {
                 let has_accepted = photo.progress.has_accepted();
                 let largest = photo.progress.torsos.first().filter(|_| !has_accepted);
@@ -140,7 +143,11 @@ impl TorsoBibReader {
                 return Ok(whole.into_iter().collect());
             }
         };
-        let detector = if pass == Pass::First { &self.first_pass } else { &self.second_pass };
+        let detector = match pass {
+            Pass::First => &self.first_pass,
+            Pass::Third => &self.third_pass,
+            _ => &self.second_pass,
+        };
         let unseen = |torso: usize| {
             let height = detector.height_for(&photo.look(&photo.progress.torsos[torso]))?;
             Some(Unseen { height, torso })
@@ -198,13 +205,12 @@ impl TorsoBibReader {
                 torsos.map(move |unseen| photo.look(&photo.progress.torsos[unseen.torso]))
             })
             .collect();
-        let found = if pass == Pass::First {
-            let _span = tracing::debug_span!("first_pass").entered();
-            self.first_pass.detect_all(&looks, &self.interrupt)?
-        } else {
-            let _span = tracing::debug_span!("second_pass").entered();
-            self.second_pass.detect_all(&looks, &self.interrupt)?
+        let (detector, span) = match pass {
+            Pass::First => (&mut self.first_pass, tracing::debug_span!("first_pass")),
+            Pass::Third => (&mut self.third_pass, tracing::debug_span!("third_pass")),
+            _ => (&mut self.second_pass, tracing::debug_span!("second_pass")),
         };
+        let found = span.in_scope(|| detector.detect_all(&looks, &self.interrupt))?;
         drop(looks);
         let mut found = found.into_iter();
         for PieceOfPhoto { photo, piece } in pieces {
@@ -217,14 +223,15 @@ impl TorsoBibReader {
     /// the gate saw a trace of it.
     fn find_unresolved(&mut self, photo: &mut OpenPhoto<'_>) -> Result<Vec<usize>, ModelError> {
         for index in 0..photo.progress.torsos.len() {
-            let is_unresolved = self.deserves_second_pass(photo, &photo.progress.torsos[index])?;
+            let is_unresolved = self.deserves_second_pass(photo, index)?;
             photo.progress.torsos[index].is_unresolved = is_unresolved;
         }
         let torsos = photo.progress.torsos.iter().enumerate();
         Ok(torsos.filter(|(_, torso)| torso.is_unresolved).map(|(index, _)| index).collect())
     }
 
-    fn deserves_second_pass(&mut self, photo: &OpenPhoto<'_>, torso: &Torso) -> Result<bool, ModelError> {
+    fn deserves_second_pass(&mut self, photo: &mut OpenPhoto<'_>, index: usize) -> Result<bool, ModelError> {
+        let torso = &photo.progress.torsos[index];
         let is_resolved = photo.progress.readings.iter().any(|reading| reading.resolves(&torso.runner));
         if is_resolved || !self.may_get_second_pass(torso) {
             return Ok(false);
@@ -232,16 +239,38 @@ impl TorsoBibReader {
         if torso.text_probability > MIN_TEXT_PROBABILITY {
             return Ok(true);
         }
-        let Some(gate) = &mut self.bib_gate else { return Ok(false) };
-        let score = match &torso.opinion {
-            Some(opinion) => opinion.score,
-            None => gate.look(photo.request.frame, &torso.runner)?.score,
-        };
+        let Some(gate) = &self.bib_gate else { return Ok(false) };
         let least = match torso.runner.is_medium_or_small() {
             true => gate.thresholds().small_from,
             false => LIKELY_SCORE,
         };
-        Ok(score >= least)
+        Ok(self.score(photo, index)?.is_some_and(|score| score >= least))
+    }
+
+    /// Finds the torsos that are still without a confident bib although the gate sees a number, and those of small runners
+    /// whose reading is to be confirmed (step 14).
+    fn find_still_unresolved(&mut self, photo: &mut OpenPhoto<'_>) -> Result<Vec<usize>, ModelError> {
+        let mut found = Vec::new();
+        for index in 0..photo.progress.torsos.len() {
+            let runner = photo.progress.torsos[index].runner;
+            let readings = &photo.progress.readings;
+            if readings.iter().any(|reading| reading.resolves(&runner)) {
+                continue;
+            }
+            let has_number = readings.iter().any(|reading| reading.may_be_confirmed(&runner))
+                || self.score(photo, index)?.is_some_and(|score| score >= LIKELY_SCORE);
+            found.extend(has_number.then_some(index));
+        }
+        Ok(found)
+    }
+
+    /// The gate's score of a torso, which is asked once; `None` without a gate.
+    fn score(&mut self, photo: &mut OpenPhoto<'_>, index: usize) -> Result<Option<f32>, ModelError> {
+        let torso = &mut photo.progress.torsos[index];
+        if let (None, Some(gate)) = (torso.score, &mut self.bib_gate) {
+            torso.score = Some(gate.look(photo.request.frame, &torso.runner)?.score);
+        }
+        Ok(torso.score)
     }
 
     /// Whether a second pass is worth its time: not on small runners, whose text it only enlarges, and not where the gate
@@ -320,6 +349,7 @@ fn to_reading(found: &FoundText, line: RecognisedLine, pattern: &BibPattern) -> 
     TextReading {
         quad: found.quad,
         confidence: line.confidence.min(limit),
+        mean_probability: line.confidence,
         max_confidence: limit,
         text: line.text,
         is_bib,
@@ -403,7 +433,15 @@ mod tests {
         let quad = Quad([Point::default(); 4]);
         let lattice = Lattice::from_probabilities(&[], &[]);
         let text = text.to_owned();
-        TextReading { quad, text, confidence, max_confidence: 1.0, is_bib: false, lattice }
+        TextReading {
+            quad,
+            text,
+            confidence,
+            mean_probability: confidence,
+            max_confidence: 1.0,
+            is_bib: false,
+            lattice,
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::text_recogniser::RecognisedLine;
 use super::torso::Runner;
 use crate::traits::BibPattern;
 
-/// Least confidence of a bib that an exact search returns (step 15).
+/// Least confidence of a bib that an exact search returns (step 16).
 const ACCEPT_CONFIDENCE: f32 = 0.9;
 
 /// A text is dropped when this part of its area is inside a larger one (step 8).
@@ -62,8 +62,10 @@ pub(super) struct TextReading {
     pub(super) quad: Quad,
     /// Letters, in the case that was read, and digits; may be empty.
     pub(super) text: String,
-    /// Mean probability of its characters, 0 to 1.
+    /// 0 to 1; the mean probability, or the highest confidence where that is less.
     pub(super) confidence: f32,
+    /// Mean probability of its characters, 0 to 1.
+    pub(super) mean_probability: f32,
     /// The highest confidence that any judge of the text may have, 1 for no limit (step 10).
     pub(super) max_confidence: f32,
     /// Whether the text matches the pattern of the event.
@@ -96,16 +98,32 @@ impl TextReading {
             self.text = beyond.text;
             self.lattice = beyond.lattice;
             self.confidence = beyond.confidence.min(max_confidence);
+            self.mean_probability = beyond.confidence;
             self.max_confidence = max_confidence;
         }
     }
 
-    /// Whether it is certainly this runner's bib, so that the runner needs no second pass.
+    /// Whether it is certainly this runner's bib, so that the runner needs no other pass.
     pub(super) fn resolves(&self, runner: &Runner) -> bool {
+        self.confidence >= RESOLVE_CONFIDENCE
+            && self.text.len() >= RESOLVE_MIN_LENGTH
+            && self.may_be_bib_of(runner)
+    }
+
+    /// Whether another reading of the same may show that it is this runner's bib: only the limit of its confidence speaks
+    /// against it (step 14).
+    pub(super) fn may_be_confirmed(&self, runner: &Runner) -> bool {
+        self.needs_confirmation() && self.may_be_bib_of(runner)
+    }
+
+    fn needs_confirmation(&self) -> bool {
+        self.is_bib && self.max_confidence < ACCEPT_CONFIDENCE && self.mean_probability >= ACCEPT_CONFIDENCE
+    }
+
+    /// Whether it is a bib where this runner's is.
+    fn may_be_bib_of(&self, runner: &Runner) -> bool {
         let centre = self.quad.centre();
         self.is_bib
-            && self.confidence >= RESOLVE_CONFIDENCE
-            && self.text.len() >= RESOLVE_MIN_LENGTH
             && (centre.x - runner.middle).abs() <= RESOLVE_REACH * runner.unit
             && RESOLVE_BELOW_CHIN.contains(&((centre.y - runner.chin) / runner.unit))
             && RESOLVE_HEIGHTS.contains(&(self.quad.size().1 / runner.unit))
@@ -122,6 +140,23 @@ impl TextReading {
             return self.text.len() > other.text.len();
         }
         self.confidence > other.confidence
+    }
+}
+
+/// Takes the limit from the confidence of readings that a later pass, which detected the text anew at another scale, reads
+/// in the same way (step 14).
+pub(super) fn confirm_readings(found: &mut [TextReading], later: &[TextReading]) {
+    for old in found.iter_mut().filter(|old| old.needs_confirmation()) {
+        let bounds = old.quad.bounds();
+        let agrees = |new: &&TextReading| {
+            new.text == old.text
+                && new.mean_probability >= ACCEPT_CONFIDENCE
+                && is_same_text(&bounds, &new.quad.bounds())
+        };
+        if let Some(new) = later.iter().find(agrees) {
+            old.max_confidence = 1.0;
+            old.confidence = old.mean_probability.max(new.mean_probability);
+        }
     }
 }
 
@@ -182,10 +217,17 @@ mod tests {
             quad: upright(left, 300.0, 100.0, 30.0),
             text: text.into(),
             confidence,
+            mean_probability: confidence,
             max_confidence: 1.0,
             is_bib,
             lattice,
         }
+    }
+
+    /// The same on a small runner: with a limit of its confidence.
+    fn limited(text: &str, mean_probability: f32, left: f32) -> TextReading {
+        let reading = reading(text, mean_probability, left);
+        TextReading { confidence: reading.confidence.min(0.89), max_confidence: 0.89, ..reading }
     }
 
     fn texts(found: &[TextReading]) -> Vec<&str> {
@@ -246,6 +288,34 @@ mod tests {
         assert!(!reading("123", 0.96, 70.0).resolves(&runner));
         assert!(!reading("123", 0.96, 0.0).resolves(&Runner { chin: 290.0, ..runner }));
         assert!(!reading("123", 0.96, 0.0).resolves(&Runner { unit: 20.0, ..runner }));
+    }
+
+    #[test]
+    fn a_limited_reading_is_confirmed_by_one_that_says_the_same_there() {
+        let confidence_after = |first: TextReading, later: TextReading| {
+            let mut found = vec![first];
+            confirm_readings(&mut found, &[later]);
+            (found[0].confidence, found[0].max_confidence)
+        };
+        let later = limited("10227", 0.95, 10.0);
+        assert_eq!(confidence_after(limited("10227", 0.93, 0.0), later.clone()), (0.95, 1.0));
+        let limit = (0.89, 0.89);
+        assert_eq!(confidence_after(limited("10221", 0.93, 0.0), later.clone()), limit, "another number");
+        assert_eq!(confidence_after(limited("10227", 0.93, 300.0), later.clone()), limit, "elsewhere");
+        assert_eq!(confidence_after(limited("run", 0.93, 0.0), limited("run", 0.95, 0.0)), limit, "no bib");
+        let unsure = limited("10227", 0.88, 0.0);
+        assert_eq!(confidence_after(unsure.clone(), later.clone()), (0.88, 0.89), "not sure at first");
+        assert_eq!(confidence_after(limited("10227", 0.93, 0.0), unsure), limit, "not sure later");
+        assert_eq!(confidence_after(reading("10227", 0.92, 0.0), later), (0.92, 1.0), "no limit");
+    }
+
+    #[test]
+    fn only_a_limited_bib_on_the_torso_may_be_confirmed() {
+        let runner = Runner { unit: 50.0, middle: 50.0, chin: 200.0 };
+        assert!(limited("123", 0.96, 0.0).may_be_confirmed(&runner));
+        assert!(!limited("123", 0.89, 0.0).may_be_confirmed(&runner));
+        assert!(!limited("123", 0.96, 70.0).may_be_confirmed(&runner));
+        assert!(!reading("123", 0.96, 0.0).may_be_confirmed(&runner));
     }
 
     #[test]

@@ -51,7 +51,7 @@ const SIZE_MULTIPLE: f32 = 32.0;
 /// shape: about 20 MB in OpenVINO, which grew past 1 GB over an album of cropped photos.
 const FULL_FRAME_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
 
-/// Largest factor by which a full frame is enlarged (step 14).
+/// Largest factor by which a full frame is enlarged (step 15).
 const MAX_ENLARGEMENT: f32 = 2.0;
 
 /// A text detection network. Keeps its buffers between calls.
@@ -148,7 +148,7 @@ impl TextDetector {
         Ok(torsos.iter().zip(found).map(|(torso, found)| torso.to_texts(found)).collect())
     }
 
-    /// Detects texts anywhere in photos scaled to about `long_side` pixels (step 14).
+    /// Detects texts anywhere in photos scaled to about `long_side` pixels (step 15).
     pub(super) fn detect_full_frames(
         &mut self,
         frames: &[Frame<'_>],

@@ -123,7 +123,7 @@ impl TorsoPass {
 
 #[cfg(test)]
 mod tests {
-    use super::super::torso::SECOND_PASS;
+    use super::super::torso::{SECOND_PASS, THIRD_PASS};
     use super::*;
 
     const PHOTO: Size = Size { width: 2048, height: 1536 };
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn windows_show_the_rows_and_stay_on_the_canvas_for_all_runners() {
-        for pass in [&FIRST_PASS, &SECOND_PASS] {
+        for pass in [&FIRST_PASS, &SECOND_PASS, &THIRD_PASS] {
             for unit in [20.0, 21.7, 33.0, 61.3, 88.0, 240.0] {
                 for chin in [-80.0, 0.0, 333.3, 900.0, 1300.0] {
                     let runner = Runner { unit, middle: 1000.0, chin };

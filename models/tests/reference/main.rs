@@ -118,6 +118,7 @@ fn load_bib_reader_for(
         bib_gate: scope.map(|scope| load_bib_gate(environment, scope)),
         first_pass: load_detectors(environment, &detector, TorsoPassKind::First, batch)?,
         second_pass: load_detectors(environment, &detector, TorsoPassKind::Second, batch)?,
+        third_pass: load_detectors(environment, &detector, TorsoPassKind::Third, batch)?,
         full_frame: SharedTextDetector::new(
             &Device::Cpu,
             load_network_for(environment, &detector, Workload::DynamicTextDetection, batch)?,

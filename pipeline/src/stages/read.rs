@@ -23,10 +23,10 @@ use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_pictur
 use crate::stages::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::stages::quality::to_bounding_box;
 
-/// Minimum confidence of a text that searches return (docs/READING.md, step 15).
+/// Minimum confidence of a text that searches return (docs/READING.md, step 16).
 const INDEXED_CONFIDENCE: f32 = 0.90;
 
-/// Minimum confidence of a text that is kept for fuzzy search (docs/READING.md, step 15).
+/// Minimum confidence of a text that is kept for fuzzy search (docs/READING.md, step 16).
 const CANDIDATE_CONFIDENCE: f32 = 0.50;
 
 /// Where below a face its bib can be, in face units from the face's centre and chin (docs/READING.md, step 4).
