@@ -8,15 +8,15 @@ use photofinish_kernels::device::Device;
 
 use super::bib_gate::BibGate;
 use super::progress::{Pass, PhotoProgress, Piece, StepBudget, Torso, Unseen, Work};
-use super::readings::{FoundText, TextReading};
-use super::text_recogniser::{RecognisedLine, TextOfFrame, TextRecogniser};
+use super::readings::{FoundText, TextReading, into_bib_texts};
+use super::text_recogniser::{TextOfFrame, TextRecogniser};
 use super::torso::{FIRST_PASS, SECOND_PASS, THIRD_PASS, select_runners};
 use super::torso_detector::{TorsoDetector, TorsoLook};
 use super::{ReaderNetworks, SharedTextDetector};
 use crate::bucket::Bucket;
 use crate::traits::{
-    BibPattern, BibReader, BibText, Interrupt, ModelError, ModelIdentity, OpenReading, ReadProgress,
-    ReadRequest, ReadStep, TorsoCounts,
+    BibReader, BibText, Interrupt, ModelError, ModelIdentity, OpenReading, ReadProgress, ReadRequest,
+    ReadStep, TorsoCounts,
 };
 
 /// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
@@ -26,9 +26,6 @@ const MIN_TEXT_PROBABILITY: f32 = 0.1;
 /// Score of the gate from which a torso where the text detector saw nothing gets a second pass, also if its digits are not
 /// small (step 13), and from which one without a confident bib gets a third pass (step 14).
 const LIKELY_SCORE: f32 = 0.5;
-
-/// Readings below this confidence are dropped: they are not used even for fuzzy search (step 16).
-const MIN_CONFIDENCE: f32 = 0.5;
 
 /// Reads bibs on torsos, by the steps of `docs/READING.md`. Keeps its buffers between calls.
 pub struct TorsoBibReader {
@@ -247,14 +244,14 @@ impl TorsoBibReader {
         Ok(self.score(photo, index)?.is_some_and(|score| score >= least))
     }
 
-    /// Finds the torsos that are still without a confident bib although the gate sees a number, and those of small runners
-    /// whose reading is to be confirmed (step 14).
+    /// Finds the torsos whose digits are not large and that are still without a confident bib although the gate sees a number,
+    /// and those of small runners whose reading is to be confirmed (step 14).
     fn find_still_unresolved(&mut self, photo: &mut OpenPhoto<'_>) -> Result<Vec<usize>, ModelError> {
         let mut found = Vec::new();
         for index in 0..photo.progress.torsos.len() {
             let runner = photo.progress.torsos[index].runner;
             let readings = &photo.progress.readings;
-            if readings.iter().any(|reading| reading.resolves(&runner)) {
+            if !runner.is_medium_or_small() || readings.iter().any(|reading| reading.resolves(&runner)) {
                 continue;
             }
             let has_number = readings.iter().any(|reading| reading.may_be_confirmed(&runner))
@@ -313,8 +310,7 @@ impl TorsoBibReader {
         Ok(())
     }
 
-    /// Reads texts. The pattern is matched before upper-casing: letters on bibs are capitals, so a small letter belongs to a
-    /// word (`10k`).
+    /// Reads texts, and beyond the ends of those that may be longer.
     fn recognise_texts(
         &mut self,
         photos: &[OpenPhoto<'_>],
@@ -330,35 +326,16 @@ impl TorsoBibReader {
         let pattern = |text: &TextOfPhoto| photos[text.photo].request.pattern;
         let read = texts.iter().zip(lines);
         let mut readings: Vec<TextReading> =
-            read.map(|(text, line)| to_reading(&text.found, line, pattern(text))).collect();
+            read.map(|(text, line)| TextReading::new(&text.found, line, pattern(text))).collect();
         let short: Vec<usize> =
             (0..texts.len()).filter(|&index| readings[index].may_be_longer(pattern(&texts[index]))).collect();
         let ends: Vec<_> = short.iter().map(|&index| to_text(&texts[index])).collect();
         let beyond = self.recogniser.read_beyond_ends(&ends, &self.interrupt)?;
         for (index, beyond) in short.into_iter().zip(beyond) {
-            let limit = max_confidence(&beyond, texts[index].found.is_small);
-            readings[index].complete(beyond, limit, pattern(&texts[index]));
+            readings[index].complete(beyond, &texts[index].found, pattern(&texts[index]));
         }
         Ok(readings)
     }
-}
-
-fn to_reading(found: &FoundText, line: RecognisedLine, pattern: &BibPattern) -> TextReading {
-    let is_bib = !line.text.is_empty() && pattern.matches(&line.text) && found.is_filled_by(&line.text);
-    let limit = max_confidence(&line, found.is_small);
-    TextReading {
-        quad: found.quad,
-        confidence: line.confidence.min(limit),
-        mean_probability: line.confidence,
-        max_confidence: limit,
-        text: line.text,
-        is_bib,
-        lattice: line.lattice,
-    }
-}
-
-fn max_confidence(line: &RecognisedLine, is_small: bool) -> f32 {
-    if is_small { line.max_confidence_when_small() } else { 1.0 }
 }
 
 impl BibReader for TorsoBibReader {
@@ -401,53 +378,5 @@ impl BibReader for TorsoBibReader {
 
     fn identity(&self) -> &ModelIdentity {
         &self.identity
-    }
-}
-
-/// Returns the readings as the pipeline takes them: upper case, most confident first.
-fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
-    let mut texts: Vec<BibText> = readings
-        .into_iter()
-        .filter(|reading| !reading.text.is_empty() && reading.confidence >= MIN_CONFIDENCE)
-        .map(|reading| BibText {
-            text: reading.text.to_ascii_uppercase(),
-            quad: reading.quad,
-            confidence: reading.confidence,
-            max_confidence: reading.max_confidence,
-            is_bib: reading.is_bib,
-            lattice: reading.lattice,
-        })
-        .collect();
-    texts.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    texts
-}
-
-#[cfg(test)]
-mod tests {
-    use photofinish_kernels::geometry::{Point, Quad};
-    use photofinish_kernels::lattice::Lattice;
-
-    use super::*;
-
-    fn reading(text: &str, confidence: f32) -> TextReading {
-        let quad = Quad([Point::default(); 4]);
-        let lattice = Lattice::from_probabilities(&[], &[]);
-        let text = text.to_owned();
-        TextReading {
-            quad,
-            text,
-            confidence,
-            mean_probability: confidence,
-            max_confidence: 1.0,
-            is_bib: false,
-            lattice,
-        }
-    }
-
-    #[test]
-    fn bib_texts_are_upper_case_confident_and_sorted_by_confidence() {
-        let readings = vec![reading("a12", 0.6), reading("", 0.99), reading("77", 0.49), reading("B3", 0.9)];
-        let texts: Vec<String> = into_bib_texts(readings).into_iter().map(|text| text.text).collect();
-        assert_eq!(texts, ["B3", "A12"]);
     }
 }

@@ -8,10 +8,13 @@ use photofinish_kernels::lattice::Lattice;
 
 use super::text_recogniser::RecognisedLine;
 use super::torso::Runner;
-use crate::traits::BibPattern;
+use crate::traits::{BibPattern, BibText};
 
 /// Least confidence of a bib that an exact search returns (step 16).
 const ACCEPT_CONFIDENCE: f32 = 0.9;
+
+/// Readings below this confidence are dropped: they are not used even for fuzzy search (step 16).
+const MIN_CONFIDENCE: f32 = 0.5;
 
 /// A text is dropped when this part of its area is inside a larger one (step 8).
 const CONTAINED_PART: f32 = 0.5;
@@ -53,6 +56,11 @@ impl FoundText {
         let (width, height) = self.quad.size();
         width <= MAX_CHARACTER_WIDTH * text.len() as f32 * height
     }
+
+    /// The highest confidence that any judge of what was read in it may have, 1 for no limit (step 10).
+    fn max_confidence(&self, line: &RecognisedLine) -> f32 {
+        if self.is_small { line.max_confidence_when_small() } else { 1.0 }
+    }
 }
 
 /// A text of the photo, read.
@@ -75,6 +83,21 @@ pub(super) struct TextReading {
 }
 
 impl TextReading {
+    /// What was read in a text. The pattern is matched before upper-casing: letters on bibs are capitals, so a small letter
+    /// belongs to a word (`10k`).
+    pub(super) fn new(found: &FoundText, line: RecognisedLine, pattern: &BibPattern) -> Self {
+        let max_confidence = found.max_confidence(&line);
+        Self {
+            quad: found.quad,
+            is_bib: !line.text.is_empty() && pattern.matches(&line.text) && found.is_filled_by(&line.text),
+            confidence: line.confidence.min(max_confidence),
+            mean_probability: line.confidence,
+            max_confidence,
+            text: line.text,
+            lattice: line.lattice,
+        }
+    }
+
     /// Whether an exact search returns it.
     pub(super) fn is_accepted(&self) -> bool {
         self.is_bib && self.confidence >= ACCEPT_CONFIDENCE
@@ -91,15 +114,15 @@ impl TextReading {
     ///
     /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is
     /// such a guess.
-    pub(super) fn complete(&mut self, beyond: RecognisedLine, max_confidence: f32, pattern: &BibPattern) {
+    pub(super) fn complete(&mut self, beyond: RecognisedLine, found: &FoundText, pattern: &BibPattern) {
         let is_more = beyond.text.len() > self.text.len()
             && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));
         if is_more && beyond.least >= RESOLVE_CONFIDENCE && pattern.matches(&beyond.text) {
+            self.max_confidence = found.max_confidence(&beyond);
+            self.confidence = beyond.confidence.min(self.max_confidence);
+            self.mean_probability = beyond.confidence;
             self.text = beyond.text;
             self.lattice = beyond.lattice;
-            self.confidence = beyond.confidence.min(max_confidence);
-            self.mean_probability = beyond.confidence;
-            self.max_confidence = max_confidence;
         }
     }
 
@@ -188,6 +211,24 @@ pub(super) fn drop_contained(mut texts: Vec<FoundText>) -> Vec<FoundText> {
         }
     }
     kept
+}
+
+/// Returns the readings as the pipeline takes them: upper case, most confident first.
+pub(super) fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
+    let mut texts: Vec<BibText> = readings
+        .into_iter()
+        .filter(|reading| !reading.text.is_empty() && reading.confidence >= MIN_CONFIDENCE)
+        .map(|reading| BibText {
+            text: reading.text.to_ascii_uppercase(),
+            quad: reading.quad,
+            confidence: reading.confidence,
+            max_confidence: reading.max_confidence,
+            is_bib: reading.is_bib,
+            lattice: reading.lattice,
+        })
+        .collect();
+    texts.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    texts
 }
 
 #[cfg(test)]
@@ -334,7 +375,7 @@ mod tests {
             let mut reading = reading(short, 0.99, 0.0);
             let line =
                 RecognisedLine { text: beyond.into(), confidence: 0.99, least, lattice: lattice_of(beyond) };
-            reading.complete(line, 0.99, &pattern);
+            reading.complete(line, &FoundText::from(reading.quad), &pattern);
             assert!(
                 reading.lattice.likelihood(&reading.text) > 0.9,
                 "the lattice of the reading that stands"
@@ -367,5 +408,13 @@ mod tests {
         assert!(reading("123", 0.9, 0.0).is_accepted());
         assert!(!reading("123", 0.89, 0.0).is_accepted());
         assert!(!reading("abc", 0.99, 0.0).is_accepted());
+    }
+
+    #[test]
+    fn bib_texts_are_upper_case_confident_and_sorted_by_confidence() {
+        let of = |text: &str, confidence| TextReading { text: text.into(), ..reading("1", confidence, 0.0) };
+        let readings = vec![of("a12", 0.6), of("", 0.99), of("77", 0.49), of("B3", 0.9)];
+        let texts: Vec<String> = into_bib_texts(readings).into_iter().map(|text| text.text).collect();
+        assert_eq!(texts, ["B3", "A12"]);
     }
 }
