@@ -83,7 +83,7 @@ impl Input for StartListChange {
     }
 
     fn example() -> Value {
-        json!({ "offListShare": 0.1 })
+        json!({ "offListShare": 0.05 })
     }
 }
 

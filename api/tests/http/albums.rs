@@ -16,7 +16,7 @@ fn a_new_album_has_the_defaults_of_the_contract_and_the_settings() {
         "face": recognition(50.0), "text": recognition(0.0),
         "preview": { "maxDimension": 2048, "watermarked": false }, "thumbnail": { "maxDimension": 512 },
         "bibPattern": "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$",
-        "startList": { "enabled": true, "offListShare": 0.1 },
+        "startList": { "enabled": true, "offListShare": 0.05 },
         "bibFormat": "auto",
         "retention": { "photosDays": null, "facesDays": null },
     });

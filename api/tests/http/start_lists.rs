@@ -135,7 +135,7 @@ fn photos_and_hits_say_what_the_list_says() {
     );
     let off = json!({ "albumId": album, "config": { "startList": { "enabled": false } } });
     let updated = partner.call("/albums/update", &off).ok();
-    assert_eq!(updated["config"]["startList"], json!({ "enabled": false, "offListShare": 0.1 }));
+    assert_eq!(updated["config"]["startList"], json!({ "enabled": false, "offListShare": 0.05 }));
     assert_eq!(updated["reprocessingNeeded"], json!(false), "photos are judged again, not read");
     judge(&service);
     assert_eq!(get(&stranger)["indexed"], json!(true));

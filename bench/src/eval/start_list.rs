@@ -46,7 +46,7 @@ const LISTS: [ListKind; 4] = [
 /// What an album may say of the part of its runners who are not on its list (`config.startList.offListShare`), and what it
 /// says by default.
 const SHARES: [f64; 6] = [0.02, 0.05, 0.1, 0.2, 0.4, 0.7];
-const DEFAULT_SHARE: f64 = 0.1;
+const DEFAULT_SHARE: f64 = 0.05;
 
 /// What a list with a share made of the readings.
 struct Judged {

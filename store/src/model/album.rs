@@ -108,9 +108,9 @@ pub struct StartListConfig {
 }
 
 impl Default for StartListConfig {
-    /// A tenth off the list: more than there are, it costs no reading on good photos, and less invents bibs.
+    /// A twentieth off the list: more than there are, it costs no reading, and less invents bibs (`docs/READING.md`).
     fn default() -> Self {
-        Self { enabled: true, off_list_share: 0.1 }
+        Self { enabled: true, off_list_share: 0.05 }
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(config.start_list, StartListConfig::default(), "an older version wrote none");
         assert_eq!(config.bib_format, BibFormatConfig::Auto, "an older version wrote none");
         stored["preview_watermarked"] = json!(false);
-        stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.1 });
+        stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.05 });
         stored["bib_format"] = json!("auto");
         stored["retention"] = json!({ "photos_days": null, "faces_days": null });
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
