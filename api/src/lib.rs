@@ -42,7 +42,7 @@ mod wire;
 
 pub use errors::ApiError;
 pub use handlers::console::welcome_url;
-pub use openapi::openapi_document;
+pub use openapi::{openapi_document, typescript_types};
 pub use server::listener::{serve, serve_admin};
 pub use server::router::{admin_routes, routes};
 pub use wire::webhook::webhook_body;

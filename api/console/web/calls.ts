@@ -2,8 +2,9 @@
 
 import { signal } from "@preact/signals";
 
-import type { Mode, Operations } from "./api";
+import type { Operations } from "./api";
 import { createClient, type StreamOptions } from "./common/http";
+import type { Mode } from "./types";
 
 /** The mode that the console works in. */
 export const mode = signal<Mode>("test");

@@ -2,10 +2,11 @@
 
 import { computed, signal } from "@preact/signals";
 
-import type { Mode, Session } from "./api";
+import type { Session } from "./api";
 import { call, isSignedOut, mode } from "./calls";
 import { ApiFailure } from "./common/http";
 import { isLanguage, switchLanguage } from "./common/words";
+import type { Mode } from "./types";
 
 /** The session: undefined until it is known, null when nobody is signed in. */
 export const session = signal<Session | null | undefined>(undefined);

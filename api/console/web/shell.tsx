@@ -4,7 +4,6 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import type { Mode } from "./api";
 import { mode } from "./calls";
 import { link, match, navigate, navigations, place } from "./common/router";
 import { Button } from "./common/ui/button";
@@ -14,6 +13,7 @@ import { Empty } from "./common/ui/states";
 import { language } from "./common/words";
 import { may, session, signOut, switchMode } from "./session";
 import { type Key, t } from "./text";
+import type { Mode } from "./types";
 
 /** The frame. */
 export function Shell({ children }: { children: ComponentChildren }) {

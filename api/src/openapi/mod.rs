@@ -2,6 +2,8 @@
 //!
 //! Constraints of request fields come from the validators that check them, so the document cannot promise anything else.
 
+mod typescript;
+
 use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
@@ -30,6 +32,8 @@ use crate::errors::table::ErrorKind;
 use crate::operation::{BASE_PATH, Operation, OperationInfo, catalog};
 use crate::reply::{self, REQUEST_ID_HEADER};
 use crate::validate::validators::Schemas;
+
+pub use self::typescript::typescript_types;
 
 /// The version of the partner API.
 const API_VERSION: &str = "1.0.0";

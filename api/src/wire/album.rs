@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 use uuid::Uuid;
 
 use super::config::{AlbumConfig, ConfigChange};
-use super::{Output, read_album_id, sample};
+use super::{Output, read_album_id, sample, string_enum};
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Integer, ListOf, Nullable, OneOf, Text, text, web_uri};
 use crate::wire::cursor::{AlbumPosition, album_cursor};
@@ -86,11 +87,15 @@ pub(crate) struct AlbumDetail {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ExpiringPart {
     /// `photos`, and the album with them, or the vectors of `faces`.
-    #[schema(pattern = "^(photos|faces)$")]
+    #[schema(schema_with = expiring_schema)]
     what: &'static str,
     /// Not before. Later if photos are confirmed or being processed until then.
     #[serde(with = "time::serde::rfc3339")]
     at: OffsetDateTime,
+}
+
+fn expiring_schema() -> Object {
+    string_enum(erasure::ExpiringPart::ALL.map(erasure::ExpiringPart::as_str))
 }
 
 impl ExpiringPart {

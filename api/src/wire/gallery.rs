@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 use uuid::Uuid;
 
-use super::{BoundingBox, Output, read_album_id, sample};
+use super::{BoundingBox, Output, read_album_id, sample, string_enum};
 use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
 use crate::validate::validators::{Boolean, Integer, Nullable, OneOf, text, uuid, web_uri};
@@ -40,11 +41,13 @@ pub(crate) struct Gallery {
     selfie_search: bool,
     /// Whether visitors see all photos.
     browse: bool,
-    /// What visitors may download: `none`, `preview` or `original`.
+    /// What visitors may download.
+    #[schema(schema_with = downloads_schema)]
     downloads: String,
     /// Whether visitors see and download pictures with the album's watermark alone, if it has one.
     watermark: bool,
-    /// What happens when a visitor asks to be removed: `request` or `immediate`.
+    /// What happens when a visitor asks to be removed.
+    #[schema(schema_with = removal_schema)]
     removal: String,
     /// From when on it says that it is over.
     #[schema(required)]
@@ -68,6 +71,15 @@ pub(crate) struct Gallery {
     /// How often it was searched.
     #[schema(value_type = f64, minimum = 0)]
     searches: u64,
+}
+
+/// Returns the schema of what visitors may download.
+pub(super) fn downloads_schema() -> Object {
+    string_enum(Downloads::ALL.map(Downloads::as_str))
+}
+
+fn removal_schema() -> Object {
+    string_enum(Removal::ALL.map(Removal::as_str))
 }
 
 impl Gallery {

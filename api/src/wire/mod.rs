@@ -32,7 +32,7 @@ use photofinish_store::model::ids::{
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{Object, Type};
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use uuid::{Uuid, uuid};
 
 use crate::errors::ApiError;
@@ -145,6 +145,13 @@ pub(crate) fn read_album_id(fields: &mut Fields<'_>) -> Option<AlbumId> {
 /// Returns the schema of a string that is one of `names`.
 pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
     typed_schema(Type::String).enum_values(Some(names)).build()
+}
+
+/// Returns the schema of a string that is one of `names`, or null.
+pub(crate) fn nullable_string_enum<const N: usize>(names: [&'static str; N]) -> Object {
+    let values = names.into_iter().map(Value::from).chain([Value::Null]);
+    let kinds = SchemaType::Array(vec![Type::String, Type::Null]);
+    ObjectBuilder::new().schema_type(kinds).enum_values(Some(values)).build()
 }
 
 /// Ids, times and URLs that all examples use.

@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::schema::Object;
 use uuid::Uuid;
 
-use super::{BoundingBox, Output, read_album_id, round_percent, sample, string_enum};
+use super::{BoundingBox, Output, nullable_string_enum, read_album_id, round_percent, sample, string_enum};
 use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
 use crate::validate::validators::{AnyText, Integer, OneOf};
@@ -322,12 +322,6 @@ impl Input for ListPhotos {
     fn example() -> Value {
         json!({ "albumId": sample::ALBUM, "state": "failed", "limit": 100 })
     }
-}
-
-fn nullable_string_enum<const N: usize>(names: [&'static str; N]) -> Object {
-    let values = names.into_iter().map(Value::from).chain([Value::Null]);
-    let kinds = SchemaType::Array(vec![Type::String, Type::Null]);
-    ObjectBuilder::new().schema_type(kinds).enum_values(Some(values)).build()
 }
 
 fn state_schema() -> Object {

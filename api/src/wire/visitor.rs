@@ -7,9 +7,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 use uuid::Uuid;
 
-use super::{Output, sample};
+use super::gallery::downloads_schema;
+use super::{Output, nullable_string_enum, sample};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, OneOf, text, uuid};
 use crate::wire::photo::PictureUrls;
@@ -27,6 +29,7 @@ pub(crate) struct PublicGallery {
     bib_search: bool,
     selfie_search: bool,
     browse: bool,
+    #[schema(schema_with = downloads_schema)]
     downloads: String,
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
@@ -96,11 +99,11 @@ pub(crate) struct PublicPhoto {
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     taken_at: Option<OffsetDateTime>,
-    /// Why it is there: `bib`, `face`, `face and bib`; null where all photos are shown.
-    #[schema(required)]
+    /// Why it is there; null where all photos are shown.
+    #[schema(required, schema_with = why_schema)]
     why: Option<&'static str>,
-    /// How sure that is: `sure`, `likely` or `maybe`; null where all photos are shown.
-    #[schema(required)]
+    /// How sure that is; null where all photos are shown.
+    #[schema(required, schema_with = certainty_schema)]
     certainty: Option<&'static str>,
     /// The bib's wave, by the start list.
     #[schema(required)]
@@ -113,6 +116,14 @@ pub(crate) struct Reason {
     pub(crate) why: Option<&'static str>,
     pub(crate) confidence: Option<f64>,
     pub(crate) wave: Option<String>,
+}
+
+fn why_schema() -> Object {
+    nullable_string_enum(["bib", "face", "face and bib"])
+}
+
+fn certainty_schema() -> Object {
+    nullable_string_enum(["sure", "likely", "maybe"])
 }
 
 impl PublicPhoto {

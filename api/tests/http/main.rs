@@ -27,6 +27,7 @@ mod serving;
 mod start_lists;
 mod storage;
 mod support;
+mod types;
 mod upload_limits;
 mod uploads;
 mod webhooks;

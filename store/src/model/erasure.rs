@@ -345,6 +345,9 @@ pub enum ExpiringPart {
 }
 
 impl ExpiringPart {
+    /// Every part.
+    pub const ALL: [Self; 2] = [Self::Faces, Self::Photos];
+
     /// Its name in events.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -8,7 +8,8 @@ const FILE_CEILING: usize = 400;
 const FUNCTION_CEILING: usize = 60;
 
 /// File and the reason why it is longer.
-const LONG_FILES: [(&str, &str); 0] = [];
+const LONG_FILES: [(&str, &str); 1] =
+    [("api/console/web/api.d.ts", "generated: the types of all operations, which nobody edits")];
 
 /// File, function and the reason why it is longer.
 const LONG_FUNCTIONS: [(&str, &str, &str); 0] = [];

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
+import type { DownloadTicket } from "../api";
 import { fetchFile } from "../common/files";
 import { formatBytes } from "../common/format";
 import { useAction } from "../common/load";
@@ -9,7 +10,7 @@ import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
 import { notify } from "../common/ui/notice";
 import { Failed } from "../common/ui/states";
-import { type Download, type Photo, type Source, createDownload } from "./calls";
+import { type Photo, type Source, createDownload } from "./calls";
 import { t, tCount } from "./text";
 
 /** Files larger than this are begun only when the visitor has read how large they are: phones pay for bytes. */
@@ -20,8 +21,8 @@ const MOST_PHOTOS = 2000;
 
 /** A button that fetches them, for searches alone: a whole event is no download for a phone. */
 export function DownloadAll({ source, photos, total }: { source: Source; photos: Photo[]; total: number }) {
-  const offer = useSignal<Download | null>(null);
-  const begin = async ({ url, files, bytes }: Download) => {
+  const offer = useSignal<DownloadTicket | null>(null);
+  const begin = async ({ url, files, bytes }: DownloadTicket) => {
     await fetchFile(url);
     offer.value = null;
     notify(tCount("all.begun", files, { size: formatBytes(bytes) }));

@@ -16,7 +16,7 @@ import { t, tCount } from "./text";
 
 /** The page. */
 export function GalleryPage() {
-  const load = useLoad((signal) => call<Gallery>("get", {}, signal), []);
+  const load = useLoad((signal) => call("gallery/get", {}, signal), []);
   const gallery = load.value.value;
   const failure = load.failure.value;
   useEffect(() => {

@@ -181,7 +181,7 @@ function useSwipe(onSwipe: (step: number) => void) {
 function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, onHide, onMissing }: LargeProps) {
   const save = useAction(() => savePhoto(photo));
   const report = useAction(async (kind: "not_me" | "report") => {
-    await call("report", { photoId: photo.id, kind });
+    await call("gallery/report", { photoId: photo.id, kind });
     notify(t(kind === "not_me" ? "photo.hidden" : "photo.reported"));
     if (kind === "not_me") onHide(photo);
   });

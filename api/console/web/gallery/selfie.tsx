@@ -24,7 +24,7 @@ interface SelfieProps {
 export function Selfie({ gallery, source, onFound, onForgotten }: SelfieProps) {
   const isAsking = useSignal(false);
   const forget = useAction(async (imageId: string) => {
-    await call("search/face/forget", { imageId });
+    await call("gallery/search/face/forget", { imageId });
     notify(t("selfie.forgotten"));
     onForgotten();
   });
@@ -150,10 +150,10 @@ function Leave({ imageId }: { imageId: string }) {
   const preview = useSignal<Erasure | undefined>(undefined);
   const done = useSignal<Erasure | undefined>(undefined);
   const ask = useAction(async () => {
-    preview.value = await call<Erasure>("erase/faces", { imageId });
+    preview.value = await call("gallery/erase/faces", { imageId });
   });
   const leave = useAction(async () => {
-    done.value = await call<Erasure>("erase/faces", { imageId, confirm: preview.value?.confirm });
+    done.value = await call("gallery/erase/faces", { imageId, confirm: preview.value?.confirm ?? undefined });
   });
   const close = () => {
     preview.value = undefined;

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { Account, InvitedAccount, Role } from "../api";
+import type { Account, InvitedAccount } from "../api";
 import { call } from "../calls";
 import { formatAgo, formatTime } from "../common/format";
 import { useAction, useLoad } from "../common/load";
@@ -16,6 +16,7 @@ import { Table } from "../common/ui/table";
 import { session } from "../session";
 import { Page } from "../shell";
 import { t } from "../text";
+import type { Role } from "../types";
 
 const ROLES: readonly Role[] = ["owner", "organizer", "viewer"];
 

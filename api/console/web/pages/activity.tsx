@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { ActivityEvent } from "../api";
+import type { Event as ActivityEvent } from "../api";
 import { call, follow } from "../calls";
 import { formatTime } from "../common/format";
 import type { ApiFailure } from "../common/http";

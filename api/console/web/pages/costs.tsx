@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 
-import type { CostRow, Costs, DearPhoto, Stored } from "../api";
+import type { CostRow, Costs, DearPhoto, StorageReport } from "../api";
 import { call } from "../calls";
 import { formatBytes, formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
@@ -79,7 +79,7 @@ export function CostsPage({ album }: AlbumProps) {
   );
 }
 
-function StorageFigures({ storage: { bytes, money } }: { storage: Stored }) {
+function StorageFigures({ storage: { bytes, money } }: { storage: StorageReport }) {
   return (
     <>
       <div>

@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 
-import type { Key as ApiKey, Mode, Operations, Scope } from "../api";
+import type { Key as ApiKey, Operations } from "../api";
 import { call, mode } from "../calls";
 import { formatAgo, formatDay, formatDays } from "../common/format";
 import { useAction, useLoad } from "../common/load";
@@ -16,6 +16,7 @@ import { Table } from "../common/ui/table";
 import { session } from "../session";
 import { Page } from "../shell";
 import { t } from "../text";
+import type { Mode, Scope } from "../types";
 
 /** What has limits of its own. */
 const CLASSES = ["read", "manage", "upload", "search"] as const;

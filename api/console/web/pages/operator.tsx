@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { Mode, Process, ServiceHealth } from "../api";
+import type { Process, ServiceHealth } from "../api";
 import { call, mode } from "../calls";
 import { formatAgo, formatBytes, formatDuration, formatNumber } from "../common/format";
 import { useAction, useLoad } from "../common/load";
@@ -16,6 +16,7 @@ import { Table } from "../common/ui/table";
 import { session } from "../session";
 import { Page } from "../shell";
 import { t, tCount, tName } from "../text";
+import type { Mode } from "../types";
 import { StageGraph } from "./stages";
 
 const stateKinds = { running: "good", starting: "busy", down: "bad" } as const;

@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 
-import type { Pipeline, Progress } from "../api";
+import type { PipelineOverview, Progress } from "../api";
 import { follow } from "../calls";
 import { formatDuration, formatNumber } from "../common/format";
 import type { ApiFailure } from "../common/http";
@@ -19,11 +19,11 @@ import { StageGraph } from "./stages";
 
 /** The first page of an album. */
 export function OverviewPage({ album }: AlbumProps) {
-  const pipeline = useSignal<Pipeline | undefined>(undefined);
+  const pipeline = useSignal<PipelineOverview | undefined>(undefined);
   const isAway = useSignal(false);
   const failure = useSignal<ApiFailure | undefined>(undefined);
   useWhile((signal) => {
-    const onMessage = (message: Pipeline) => (pipeline.value = message);
+    const onMessage = (message: PipelineOverview) => (pipeline.value = message);
     const onConnection = (connected: boolean) => (isAway.value = !connected);
     // Who may not see the pipeline sees the counts alone.
     follow("pipeline/get", {}, { signal, onMessage, onConnection }).catch(() => undefined);
@@ -51,7 +51,7 @@ export function OverviewPage({ album }: AlbumProps) {
   );
 }
 
-function countInFlight(pipeline: Pipeline | undefined): number {
+function countInFlight(pipeline: PipelineOverview | undefined): number {
   return pipeline?.processes.reduce((sum, process) => sum + process.photosInFlight, 0) ?? 0;
 }
 
@@ -59,7 +59,7 @@ function countInFlight(pipeline: Pipeline | undefined): number {
  * Follows the progress. Its stream ends when the album is idle; the pipeline, or what is uploaded here, says when there is
  * something to follow again.
  */
-function useLiveProgress(albumId: string, pipeline: Signal<Pipeline | undefined>, failure: Signal<ApiFailure | undefined>) {
+function useLiveProgress(albumId: string, pipeline: Signal<PipelineOverview | undefined>, failure: Signal<ApiFailure | undefined>) {
   const progress = useSignal<Progress | undefined>(undefined);
   const isIdle = useSignal(false);
   const inFlight = countInFlight(pipeline.value);

@@ -1,6 +1,5 @@
 /** Which photos of an album are shown: by state, camera and time. The address holds it. */
 
-import type { PhotoFilter, PhotoState } from "../api";
 import { call } from "../calls";
 import { formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
@@ -8,6 +7,7 @@ import { navigate, place, setQuery } from "../common/router";
 import { Button } from "../common/ui/button";
 import { Field, SelectField } from "../common/ui/field";
 import { t } from "../text";
+import type { PhotoFilter, PhotoState } from "../types";
 
 const STATES: readonly PhotoState[] = ["ready", "processing", "queued", "failed", "awaiting_upload"];
 

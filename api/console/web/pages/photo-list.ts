@@ -2,9 +2,10 @@
 
 import { signal } from "@preact/signals";
 
-import type { Photo, PhotoFilter } from "../api";
+import type { Photo } from "../api";
 import { call, mode } from "../calls";
 import type { ApiFailure } from "../common/http";
+import type { PhotoFilter } from "../types";
 
 /** Photos per request. */
 const PAGE = 500;

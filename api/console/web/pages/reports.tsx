@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { BoundingBox, Report } from "../api";
+import type { BoundingBox, GalleryReport } from "../api";
 import { call } from "../calls";
 import { formatTime } from "../common/format";
 import { useAction, useLoad } from "../common/load";
@@ -42,14 +42,14 @@ export function Reports({ albumId }: { albumId: string }) {
 }
 
 /** What was said of one photo, or of all photos of a request. */
-type Group = [Report, ...Report[]];
+type Group = [GalleryReport, ...GalleryReport[]];
 
-function isRequest(report: Report): boolean {
+function isRequest(report: GalleryReport): boolean {
   return report.kind === "removal";
 }
 
 /** The photos of a request to be removed together: they were reported at one time. */
-function groupReports(reports: Report[]): Group[] {
+function groupReports(reports: GalleryReport[]): Group[] {
   const groups = new Map<string, Group>();
   for (const report of reports) {
     const key = isRequest(report) ? report.createdAt : report.id;
@@ -68,7 +68,7 @@ function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDon
     notify(t("gallery.report_dismissed"));
     onDone();
   });
-  const photo = (report: Report) => `/albums/${albumId}/photos/${report.photoId}${faceQuery(report.faces)}`;
+  const photo = (report: GalleryReport) => `/albums/${albumId}/photos/${report.photoId}${faceQuery(report.faces)}`;
   return (
     <li class="stack stack-tight">
       <p>

@@ -3,7 +3,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import type { Hit, Hits } from "../api";
 import { call, putBytes } from "../calls";
 import { formatConfidence, formatTime } from "../common/format";
 import { ApiFailure } from "../common/http";
@@ -13,6 +12,7 @@ import { Button } from "../common/ui/button";
 import { CheckField, Field, FileField } from "../common/ui/field";
 import { Empty, Failed, Loading } from "../common/ui/states";
 import { t, tCount, tName } from "../text";
+import type { Hit, Hits } from "../types";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { MOST_IN_FILE, ZipDownload } from "./zip";
 

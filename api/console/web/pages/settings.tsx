@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { AlbumConfig, AlbumDetail, ConfigChange } from "../api";
+import type { AlbumConfig, AlbumConfigChange, AlbumDetail } from "../api";
 import { call } from "../calls";
 import { formatShare } from "../common/format";
 import { useAction } from "../common/load";
@@ -89,7 +89,7 @@ function RetentionForm({ config, expiring, save }: RetentionProps) {
   const faces = useSignal(String(config.retention.facesDays ?? ""));
   const days = (text: string) => (text.trim() ? Number(text) : null);
   const action = useAction(() => {
-    const retention: ConfigChange["retention"] = { photosDays: days(photos.value), facesDays: days(faces.value) };
+    const retention: AlbumConfigChange["retention"] = { photosDays: days(photos.value), facesDays: days(faces.value) };
     return save({ config: { retention } });
   });
   const limits = { type: "number", min: 1, max: 3650, inputMode: "numeric" } as const;

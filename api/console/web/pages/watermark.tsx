@@ -3,7 +3,7 @@
 import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-import type { Watermark, WatermarkPosition, WatermarkSettings } from "../api";
+import type { Watermark, WatermarkSettings } from "../api";
 import { call, putBytes } from "../calls";
 import { formatShare } from "../common/format";
 import { ApiFailure, wait } from "../common/http";
@@ -14,6 +14,7 @@ import { FileField, SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
 import { t, tCount } from "../text";
+import type { WatermarkPosition } from "../types";
 import { drawMark } from "./watermark-drawing";
 
 const POSITIONS: readonly WatermarkPosition[] = ["tile", "center", "topLeft", "topRight", "bottomLeft", "bottomRight"];

@@ -6,11 +6,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 use uuid::{Uuid, uuid as uuid_of};
 
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Boolean, Nullable, OneOf, Text, formatted, text, uuid};
-use crate::wire::{Output, sample};
+use crate::wire::{Output, sample, string_enum};
 
 /// The longest address, characters (RFC 5321).
 const MAX_EMAIL: usize = 254;
@@ -24,7 +25,7 @@ pub(crate) struct Account {
     id: Uuid,
     email: String,
     name: String,
-    /// `owner`, `organizer` or `viewer`.
+    #[schema(schema_with = role_schema)]
     role: String,
     /// Whether it sees the health of the whole service and grants credits.
     operator: bool,
@@ -39,6 +40,11 @@ pub(crate) struct Account {
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     last_seen_at: Option<OffsetDateTime>,
+}
+
+/// Returns the schema of a role.
+pub(super) fn role_schema() -> Object {
+    string_enum(Role::ALL.map(Role::as_str))
 }
 
 impl From<Stored> for Account {

@@ -1,15 +1,16 @@
 //! Links that let a person in.
 
-use photofinish_store::model::account::Link;
+use photofinish_store::model::account::{Link, LinkPurpose};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 
-use super::account::read_name;
+use super::account::{read_name, role_schema};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::text;
-use crate::wire::{Output, sample};
+use crate::wire::{Output, sample, string_enum};
 
 /// A link that has not been used.
 #[derive(Serialize, ToSchema)]
@@ -17,12 +18,17 @@ use crate::wire::{Output, sample};
 pub(crate) struct Invitation {
     email: String,
     organization: String,
-    /// `owner`, `organizer` or `viewer`.
+    #[schema(schema_with = role_schema)]
     role: String,
     /// `welcome` and `reset` ask for a password; `enter` does not.
+    #[schema(schema_with = purpose_schema)]
     purpose: String,
     #[serde(with = "time::serde::rfc3339")]
     expires_at: OffsetDateTime,
+}
+
+fn purpose_schema() -> Object {
+    string_enum(LinkPurpose::ALL.map(LinkPurpose::as_str))
 }
 
 impl From<Link> for Invitation {

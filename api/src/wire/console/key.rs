@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, Object};
 use uuid::Uuid;
 
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Integer, ListOf, OneOf, text, uuid};
-use crate::wire::{Output, sample};
+use crate::wire::{Output, sample, string_enum};
 
 /// The largest limit, units a minute.
 const MAX_LIMIT: u32 = 1_000_000;
@@ -24,10 +25,11 @@ const MODES: [KeyMode; 2] = [KeyMode::Test, KeyMode::Live];
 pub(crate) struct Key {
     id: Uuid,
     label: String,
-    /// `test` or `live`.
+    #[schema(schema_with = mode_schema)]
     mode: String,
     /// How it begins.
     hint: String,
+    #[schema(schema_with = scopes_schema)]
     scopes: Vec<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
@@ -40,6 +42,15 @@ pub(crate) struct Key {
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     revoked_at: Option<OffsetDateTime>,
+}
+
+/// Returns the schema of a mode.
+pub(super) fn mode_schema() -> Object {
+    string_enum(MODES.map(KeyMode::as_str))
+}
+
+fn scopes_schema() -> Array {
+    ArrayBuilder::new().items(string_enum(Scope::ALL.map(Scope::as_str))).build()
 }
 
 impl From<Stored> for Key {

@@ -7,22 +7,27 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
 
 use super::pipeline::Process;
 use crate::context::{ComponentHealth, ComponentState};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{Number, OneOf, text};
-use crate::wire::{Output, sample};
+use crate::wire::{Output, sample, string_enum};
 
 /// A component of the process that answers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Component {
     name: String,
-    /// `starting`, `running` or `down`.
+    #[schema(schema_with = state_schema)]
     state: String,
     /// What an operator should know of it.
     #[schema(required)]
     detail: Option<String>,
+}
+
+fn state_schema() -> Object {
+    string_enum(["starting", "running", "down"])
 }
 
 impl From<ComponentHealth> for Component {

@@ -6,12 +6,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, Object};
 use uuid::{Uuid, uuid as uuid_of};
 
 use super::account::{Account, read_email};
+use super::key::mode_schema;
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{text, uuid};
-use crate::wire::{Output, sample};
+use crate::wire::{Output, sample, string_enum};
 
 const SAMPLE_SESSION: Uuid = uuid_of!("01932c10-87b9-74c8-8c91-a5d6e7f8091a");
 
@@ -40,9 +42,10 @@ pub(crate) struct Session {
     pub(crate) account: Account,
     pub(crate) organization: Organization,
     pub(crate) session: SessionTimes,
-    /// `local`, `sandbox` or `production`.
+    #[schema(schema_with = environment_schema)]
     pub(crate) environment: String,
     /// The modes in which it can work.
+    #[schema(schema_with = modes_schema)]
     pub(crate) modes: Vec<String>,
     /// The version of the service.
     pub(crate) version: String,
@@ -51,6 +54,14 @@ pub(crate) struct Session {
     /// The largest photo.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) max_photo_bytes: u64,
+}
+
+fn environment_schema() -> Object {
+    string_enum(["local", "sandbox", "production"])
+}
+
+fn modes_schema() -> Array {
+    ArrayBuilder::new().items(mode_schema()).build()
 }
 
 impl Output for Session {

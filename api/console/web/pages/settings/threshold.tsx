@@ -3,7 +3,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
 
-import type { Hit } from "../../api";
 import { call } from "../../calls";
 import { formatConfidence } from "../../common/format";
 import { useAction } from "../../common/load";
@@ -12,6 +11,7 @@ import { Field, FileField } from "../../common/ui/field";
 import { Failed } from "../../common/ui/states";
 import { t, tCount } from "../../text";
 import { HitList, uploadSelfie } from "../search";
+import type { Hit } from "../../types";
 
 /** Hits of the sample search; those near any threshold are among them. */
 const SAMPLE = 1000;
