@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    BodyBudget, Context, DownloadPlaces, Draining, EventFeed, Passwords, ProgressCache, RateLimiter,
-    SeatLimits, Seats, SelfieLocks, TraceHook,
+    AlbumCache, BodyBudget, Context, DownloadPlaces, Draining, EventFeed, Passwords, RateLimiter, SeatLimits,
+    Seats, SelfieLocks, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -23,7 +23,7 @@ use photofinish_store::{GcOptions, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::api_settings::{api_settings, storage_origin};
@@ -102,7 +102,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
     let seats = Seats::new(raise_file_limit());
-    let Some(store) = signals.run_until_signal(store::open_store(&config)).await.transpose()? else {
+    let Some(store) = signals.run_until_signal(store::open_readable_store(&config)).await.transpose()? else {
         return Ok(());
     };
     let models = models::open_models(&config)?;
@@ -111,7 +111,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     reclaim_leases(role, &store).await;
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
     let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
-    let webhooks = prepare_webhooks(&config, role, &store).await?;
+    let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
     let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
     let context = Context {
@@ -124,7 +124,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         on_queued: wake_when_queued(pipeline.clone()),
         trace_hook,
         draining: Draining::default(),
-        progress_cache: ProgressCache::default(),
+        album_cache: AlbumCache::default(),
         selfie_locks: SelfieLocks::default(),
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
@@ -140,24 +140,31 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
     let tasks = Tasks::start(&config, own, webhooks, &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
+    let console = start_console(&config, role, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
 
     let failure = wait_for_end(&mut signals, pipeline.as_deref()).await;
     tracing::info!("stopping");
     stop.send_replace(true);
-    tasks.stop().await?;
-    if let Some(pipeline) = pipeline {
-        // Blocks for up to the drain grace; logs its own report.
-        tokio::task::spawn_blocking(move || pipeline.stop()).await?;
+    // At once: the pipeline takes no more photos, and gives back what it has even where another task has panicked.
+    let (tasks, pipeline) = tokio::join!(tasks.stop(), stop_pipeline(pipeline));
+    let mut servers = vec![api, maintenance];
+    servers.extend([admin, console].into_iter().flatten());
+    for server in servers {
+        server.await?;
     }
-    api.await?;
-    if let Some(admin) = admin {
-        admin.await?;
-    }
-    maintenance.await?;
     close_store(&store).await;
+    tasks.and(pipeline)?;
     failure.map_or(Ok(()), |reason| Err(anyhow::anyhow!("{reason}: another process has to take its place")))
+}
+
+/// Stops a pipeline. Takes up to the drain grace; the pipeline logs its own report.
+async fn stop_pipeline(pipeline: Option<Arc<Pipeline>>) -> Result<(), JoinError> {
+    match pipeline {
+        Some(pipeline) => tokio::task::spawn_blocking(move || pipeline.stop()).await.map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Waits for a signal, or until this process cannot use its device any more: then returns why. Whoever runs the process has
@@ -178,10 +185,7 @@ async fn wait_for_end(signals: &mut Signals, pipeline: Option<&Pipeline>) -> Opt
 }
 
 /// Prepares to send events to webhooks.
-async fn prepare_webhooks(config: &Config, role: Role, store: &Store) -> anyhow::Result<WebhookSender> {
-    if role.has_api() {
-        store::check_sealed_secrets(store).await?;
-    }
+fn prepare_webhooks(config: &Config, store: &Store) -> anyhow::Result<WebhookSender> {
     let rules = config.settings.webhooks.address_rules();
     let clients = WebhookClients::new(rules, Arc::new(SystemLookup));
     Ok(WebhookSender::new(store.clone(), clients.context("preparing the HTTP client of webhooks")?))
@@ -225,6 +229,26 @@ fn start_api(
             photofinish_api::serve_admin(listener, context, until).await;
         }
     })
+}
+
+/// Serves the console on its own address, where one is set.
+async fn start_console(
+    config: &Config,
+    role: Role,
+    context: &Context,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let console = &config.settings.console;
+    let Some(address) = console.console_listen.filter(|_| console.console && role.has_api()) else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listening on {address} (PHOTOFINISH_CONSOLE_LISTEN)"))?;
+    let context = context.clone();
+    Ok(Some(tokio::spawn(async move {
+        photofinish_api::serve_console(listener, context, wait_until_stopped(stopped)).await;
+    })))
 }
 
 /// Serves health and metrics on their own address, where one is set.

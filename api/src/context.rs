@@ -28,13 +28,13 @@ use url::Url;
 use warp::http::HeaderMap;
 use warp::http::header::HOST;
 
+pub use crate::album_cache::AlbumCache;
 pub use crate::body_budget::BodyBudget;
 pub use crate::downloads::DownloadPlaces;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
 pub use crate::password::Passwords;
-pub use crate::progress_cache::ProgressCache;
 pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
 pub use crate::selfie_locks::SelfieLocks;
@@ -60,8 +60,8 @@ pub struct Context {
     pub trace_hook: TraceHook,
     /// Whether the service is shutting down; `Draining::default()` at start.
     pub draining: Draining,
-    /// Measurements that all who watch an album share; `ProgressCache::default()` at start.
-    pub progress_cache: ProgressCache,
+    /// Measurements that all who watch an album share; `AlbumCache::default()` at start.
+    pub album_cache: AlbumCache,
     /// The selfies that are examined now.
     pub selfie_locks: SelfieLocks,
     /// The newest events, for all streams; `EventFeed::default()` at start.
@@ -193,8 +193,12 @@ pub struct ApiSettings {
 pub struct ConsoleSettings {
     /// Whether there are any.
     pub is_enabled: bool,
+    /// Whether the console is on the port of the API; else it has one of its own, see [`crate::serve_console`].
+    pub is_on_api_port: bool,
     /// The URL under which people reach the service.
     pub public_url: Url,
+    /// The URL under which people reach the console.
+    pub console_url: Url,
     /// The URL under which visitors reach galleries, where it has another host: then the console is not there.
     pub gallery_url: Option<Url>,
     /// Where pictures are loaded from and uploaded to, if not from the host of the page: an origin such as
@@ -225,9 +229,14 @@ impl ConsoleSettings {
         self.gallery_url.as_ref().unwrap_or(&self.public_url)
     }
 
-    /// Whether browsers reach the service by https.
+    /// Whether browsers of visitors reach galleries by https.
+    pub(crate) fn is_gallery_https(&self) -> bool {
+        self.gallery_base().scheme() == "https"
+    }
+
+    /// Whether the browsers of people with an account reach the console by https.
     pub(crate) fn is_https(&self) -> bool {
-        self.public_url.scheme() == "https"
+        self.console_url.scheme() == "https"
     }
 }
 

@@ -6,6 +6,7 @@
 //! A request passes through `server` (listener, middleware, router), `operation` (authentication, body, validation) and
 //! one function of `handlers`. `wire` has the JSON types of the contract, [`errors`] the error table and error bodies.
 
+mod album_cache;
 mod auth;
 mod base62;
 mod body_budget;
@@ -23,7 +24,6 @@ pub mod metrics;
 mod openapi;
 mod operation;
 pub mod password;
-mod progress_cache;
 mod rate_limits;
 mod reply;
 mod same_origin;
@@ -43,6 +43,6 @@ mod wire;
 pub use errors::ApiError;
 pub use handlers::console::welcome_url;
 pub use openapi::{openapi_document, typescript_types};
-pub use server::listener::{serve, serve_admin};
+pub use server::listener::{serve, serve_admin, serve_console};
 pub use server::router::{admin_routes, routes};
 pub use wire::webhook::webhook_body;

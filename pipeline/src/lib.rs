@@ -26,6 +26,7 @@ pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
 pub use crate::engine::stage_stats::StageLoad;
 pub use crate::engine::status::{PipelineStatus, StopReport};
+pub use crate::image::pool::IDLE_LIFETIME;
 pub use crate::pipeline::Pipeline;
 pub use crate::probe::error::ProbeServiceError;
 pub use crate::probe::extractor::ProbeFace;

@@ -156,7 +156,7 @@ async fn invite(
         }
         invited => drop(invited?),
     }
-    println!("{}", welcome_url(&config.public_url, &token));
+    println!("{}", welcome_url(config.console_url(), &token));
     Ok(())
 }
 
@@ -175,7 +175,7 @@ async fn print_link(
     let account = find(organizations, email).await?;
     let (link, token) = make_link(purpose);
     organizations.accounts.make_link(account.id, link).await?;
-    println!("{}", welcome_url(&config.public_url, &token));
+    println!("{}", welcome_url(config.console_url(), &token));
     Ok(())
 }
 

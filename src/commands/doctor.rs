@@ -83,7 +83,7 @@ fn describe_console(config: &Config) -> Finding {
         (false, ..) => "off".to_owned(),
         (true, None, _) => "its pages were not built: run cargo xtask setup, then build again".to_owned(),
         (true, Some(_), Files::Embedded) => {
-            format!("at {}/console", config.public_url.as_str().trim_end_matches('/'))
+            format!("at {}/console", config.console_url().as_str().trim_end_matches('/'))
         }
         (true, Some(_), Files::Folder(folder)) => format!("pages from {}", folder.display()),
     };
@@ -188,12 +188,8 @@ async fn check_store(config: &Config) -> Vec<Finding> {
     }
     if store.local.is_none() && config.settings.console.console {
         // Without it partners are served all the same, so this never fails.
-        let state = Ok(doctor_cors::describe(
-            &store,
-            &config.public_url,
-            config.settings.console.gallery_url.as_ref(),
-        )
-        .await);
+        let gallery_url = config.settings.console.gallery_url.as_ref().unwrap_or(&config.public_url);
+        let state = Ok(doctor_cors::describe(&store, &[config.console_url(), gallery_url]).await);
         findings.push(Finding { component: "bucket's CORS", state });
     }
     findings

@@ -1,6 +1,7 @@
 //! Whether pages may upload to a bucket and show its pictures: a bucket answers pages of another host only if its CORS
 //! configuration says so.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use photofinish_store::Store;
@@ -25,7 +26,7 @@ const HEADER: &str = "content-type";
 
 /// Asks the bucket as browsers do, with a preflight request of the console's pages and of the galleries' for each method; says
 /// what came of it.
-pub async fn describe(store: &Store, public_url: &Url, gallery_url: Option<&Url>) -> String {
+pub async fn describe(store: &Store, urls: &[&Url]) -> String {
     let nobody = (OrganizationId(Uuid::nil()), AlbumId(Uuid::nil()), PhotoId(Uuid::nil()));
     let key = ObjectKey::photo(nobody.0, nobody.1, nobody.2, ObjectRole::Original);
     let conditions =
@@ -34,7 +35,7 @@ pub async fn describe(store: &Store, public_url: &Url, gallery_url: Option<&Url>
         Ok(url) => url,
         Err(error) => return format!("not checked: {error}"),
     };
-    let origins = origins(public_url, gallery_url);
+    let origins = origins(urls);
     let asked = origins.clone();
     let refused = tokio::task::spawn_blocking(move || find_refused(&url, asked));
     match refused.await {
@@ -52,12 +53,10 @@ pub async fn describe(store: &Store, public_url: &Url, gallery_url: Option<&Url>
     }
 }
 
-/// The origins of all pages: galleries may have a host of their own.
-fn origins(public_url: &Url, gallery_url: Option<&Url>) -> Vec<String> {
-    let urls = [Some(public_url), gallery_url].into_iter().flatten();
-    let mut origins: Vec<String> = urls.map(|url| url.origin().ascii_serialization()).collect();
-    origins.dedup();
-    origins
+/// The origins of all pages: the console and galleries may have hosts of their own.
+fn origins(urls: &[&Url]) -> Vec<String> {
+    let origins: BTreeSet<String> = urls.iter().map(|url| url.origin().ascii_serialization()).collect();
+    origins.into_iter().collect()
 }
 
 /// Returns those origins whose pages may not do everything.
@@ -142,11 +141,11 @@ mod tests {
     fn galleries_on_a_host_of_their_own_are_in_the_configuration() {
         let url = |text: &str| text.parse::<Url>().unwrap();
         let (console, gallery) = (url("https://photos.example/"), url("https://gallery.example:8443/g"));
-        let both = origins(&console, Some(&gallery));
-        assert_eq!(both, ["https://photos.example", "https://gallery.example:8443"]);
+        let both = origins(&[&console, &gallery]);
+        assert_eq!(both, ["https://gallery.example:8443", "https://photos.example"]);
         assert!(
-            configuration(&both).contains(r#"["https://photos.example","https://gallery.example:8443"]"#)
+            configuration(&both).contains(r#"["https://gallery.example:8443","https://photos.example"]"#)
         );
-        assert_eq!(origins(&console, Some(&url("https://photos.example/x"))), ["https://photos.example"]);
+        assert_eq!(origins(&[&console, &url("https://photos.example/x")]), ["https://photos.example"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of the console and of what visitors see.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use url::Url;
@@ -15,6 +16,12 @@ pub struct ConsoleArguments {
     /// Whether there are the console and galleries
     #[arg(long, env = "PHOTOFINISH_CONSOLE", value_name = "ON_OFF", default_value = "on", value_parser = ON_OFF)]
     pub console: bool,
+    /// Address of the console, for a network of its own: it is not on that of the API then [default: the address of the API]
+    #[arg(long, env = "PHOTOFINISH_CONSOLE_LISTEN", value_name = "ADDRESS", value_parser = parsers::address)]
+    pub console_listen: Option<SocketAddr>,
+    /// The URL under which people reach the console [default: the public URL]
+    #[arg(long, env = "PHOTOFINISH_CONSOLE_URL", value_name = "URL", value_parser = parsers::http_origin)]
+    pub console_url: Option<Url>,
     /// Another URL of the service, for galleries alone: the console is not there [default: galleries have the public URL]
     #[arg(long, env = "PHOTOFINISH_GALLERY_URL", value_name = "URL", value_parser = parsers::http_origin)]
     pub gallery_url: Option<Url>,

@@ -125,6 +125,11 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigErrors(problems).into()) }
     }
 
+    /// The URL under which people reach the console.
+    pub fn console_url(&self) -> &Url {
+        self.settings.console.console_url.as_ref().unwrap_or(&self.public_url)
+    }
+
     /// The folder of the secrets created at first start.
     pub fn secrets_dir(&self) -> PathBuf {
         self.settings.service.data_dir.join("secrets")

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use photofinish_allocators::return_free_memory;
+use photofinish_pipeline::IDLE_LIFETIME;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Between two looks whether the process is idle.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Idle for so many looks in a row: between two photos of a slow uploader nothing is returned.
-const IDLE_CHECKS: u32 = 5;
+/// Idle for so many looks in a row: between two photos of a slow uploader nothing is returned. Longer than the pipeline and the
+/// examination of selfies keep buffers that nobody uses, so that these are free by then.
+const IDLE_CHECKS: u32 = 8;
 /// After less work than this there is nothing to return: half a dozen selfies, or a few photos.
 const WORTHWHILE_CPU: Duration = Duration::from_millis(500);
 
@@ -28,6 +30,11 @@ pub(super) async fn return_memory_forever(is_idle: impl Fn() -> bool) {
         returned_at = process_cpu();
     }
 }
+
+const _: () = assert!(
+    CHECK_INTERVAL.as_secs() * IDLE_CHECKS as u64 > IDLE_LIFETIME.as_secs() + 1,
+    "memory is returned before the buffers are free"
+);
 
 /// CPU time of this process.
 fn process_cpu() -> Duration {

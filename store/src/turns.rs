@@ -1,6 +1,6 @@
-//! One at a time, the organizations in turn: whoever asks for much delays itself. Another waits for what is running and for
-//! one of each organization before it. Used where something cannot be done twice at once: loading the faces of an album
-//! into memory, and writing to a database file.
+//! One or a few at a time, the organizations in turn: whoever asks for much delays itself. Another waits until something of
+//! what is running has ended, and for one of each organization before it. Used where no more can be done at once: loading the
+//! faces of an album into memory, writing to a database file, and reading it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,13 +24,13 @@ pub(crate) fn current_organization() -> Option<OrganizationId> {
     ORGANIZATION.try_with(|organization| *organization).ok()
 }
 
-/// Gives out one turn at a time. Cheap to clone.
-#[derive(Clone, Default)]
+/// Gives out one turn at a time, or a few. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Turns(Arc<Mutex<Queue>>);
 
-#[derive(Default)]
 struct Queue {
-    is_taken: bool,
+    /// Turns that nobody has; none while somebody waits.
+    free: u32,
     /// The organizations with waiting callers, the next one first.
     lanes: VecDeque<Lane>,
 }
@@ -48,13 +48,24 @@ pub(crate) struct Turn {
     turns: Option<Turns>,
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Self::with_places(1)
+    }
+}
+
 impl Turns {
+    /// Gives out so many turns at a time.
+    pub(crate) fn with_places(places: u32) -> Self {
+        Self(Arc::new(Mutex::new(Queue { free: places, lanes: VecDeque::new() })))
+    }
+
     /// Waits for a turn. A caller that stops waiting leaves its place.
     pub(crate) async fn take(&self, organization: Option<OrganizationId>) -> Turn {
         let turn = {
             let mut queue = self.lock();
-            if !queue.is_taken {
-                queue.is_taken = true;
+            if queue.free > 0 {
+                queue.free -= 1;
                 return Turn { turns: Some(self.clone()) };
             }
             queue.join(organization)
@@ -68,7 +79,7 @@ impl Turns {
         loop {
             let mut queue = self.lock();
             let Some(next) = queue.next() else {
-                queue.is_taken = false;
+                queue.free += 1;
                 return;
             };
             drop(queue);
@@ -148,6 +159,25 @@ mod tests {
             assert!(caller.await.map_or_else(|error| error.is_cancelled(), |()| true));
         }
         assert_eq!(*order.lock().unwrap(), ["a", "d", "c", "e"]);
-        assert!(!turns.lock().is_taken && turns.lock().lanes.is_empty());
+        assert!(turns.lock().free == 1 && turns.lock().lanes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn with_more_places_as_many_have_a_turn_at_once() {
+        let turns = Turns::with_places(2);
+        let (large, small) = (Some(OrganizationId::generate()), Some(OrganizationId::generate()));
+        let (first, second) = (turns.take(large).await, turns.take(large).await);
+        let mut waiting = Box::pin(turns.take(large));
+        let mut other = Box::pin(turns.take(small));
+        assert!(
+            futures_util::poll!(&mut waiting).is_pending() && futures_util::poll!(&mut other).is_pending()
+        );
+        drop(first);
+        let third = waiting.await;
+        assert!(futures_util::poll!(&mut other).is_pending());
+        drop(second);
+        drop(other.await);
+        drop(third);
+        assert_eq!(turns.lock().free, 2);
     }
 }

@@ -1,5 +1,7 @@
 //! Lists, shows, deletes and retries photos.
 
+use std::time::Instant;
+
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{PhotoQuery, TakenQuery};
@@ -13,28 +15,31 @@ use crate::errors::table::ErrorKind;
 use crate::metrics::Declined;
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
-use crate::wire::cursor;
+use crate::wire::cursor::PhotoPosition;
 use crate::wire::download::Cameras;
 use crate::wire::erasure::Deletion;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage, SeenText};
 
 pub(crate) async fn list(ctx: Context, caller: Watcher, input: ListPhotos) -> Result<PhotoPage, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let query = PhotoQuery { after: input.after, limit: input.limit, state: input.state };
-    let page = match (&input.camera, input.from, input.until) {
-        (None, None, None) => ctx.store.photos.list(input.album, query).await?,
-        _ => {
-            let query =
-                TakenQuery { page: query, camera: input.camera, from: input.from, until: input.until };
-            ctx.store.photos.list_taken(input.album, query).await?
-        }
+    let ListPhotos { state, after, limit, camera, from, until, .. } = input;
+    let query = PhotoQuery { after: after.map(|position| position.photo), limit, state };
+    // All photos and those in a state are counted as they change, others for the first page of a list.
+    let is_counted = camera.is_none() && from.is_none() && until.is_none();
+    let page = if is_counted {
+        ctx.store.photos.list(input.album, query).await?
+    } else {
+        let known_total = after.and_then(|position| position.total).map(u64::from);
+        let query = TakenQuery { page: query, camera, from, until, known_total };
+        ctx.store.photos.list_taken(input.album, query).await?
     };
+    let total = if is_counted { None } else { u32::try_from(page.total).ok() };
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in page.photos {
         let urls = presign_picture_urls(&ctx, &album, &photo).await?;
         photos.push(Photo::new(photo, urls));
     }
-    let next_cursor = page.next.map(|id| cursor::encode_id(id.0));
+    let next_cursor = page.next.map(|photo| PhotoPosition { photo, total }.to_cursor());
     Ok(PhotoPage { photos, next_cursor, total: page.total })
 }
 
@@ -44,7 +49,9 @@ pub(crate) async fn list_cameras(
     input: OneAlbum,
 ) -> Result<Cameras, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let cameras = ctx.store.photos.count_by_camera(album.id).await?;
+    let count = async { Ok(ctx.store.photos.count_by_camera(album.id).await?) };
+    // A call that begins while another counts shares the next count.
+    let cameras = ctx.album_cache.cameras.entry(album.id).get_or_measure(Instant::now(), count).await?;
     Ok(Cameras { cameras: cameras.into_iter().map(Into::into).collect() })
 }
 

@@ -7,11 +7,11 @@ use photofinish_store::model::ids::AlbumId;
 use tracing::Instrument;
 use warp::reply::Response;
 
+use crate::album_cache::SharedMeasurement;
 use crate::auth::Watcher;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
-use crate::progress_cache::SharedProgress;
 use crate::sse::{EventSender, open_stream, send_event};
 use crate::wire::album::OneAlbum;
 use crate::wire::progress::{Progress, Throughput};
@@ -27,7 +27,7 @@ const SNAPSHOT_TTL: Duration = Duration::from_millis(750);
 pub(crate) async fn get(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Progress, ApiError> {
     let since = Instant::now();
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let shared = ctx.progress_cache.entry(input.album);
+    let shared = ctx.album_cache.progress.entry(input.album);
     shared.get_or_measure(since, measure_progress(&ctx, input.album)).await
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Re
 async fn stream_progress(ctx: Context, caller: Watcher, album: AlbumId, events: EventSender) {
     let mut interval = tokio::time::interval(STREAM_INTERVAL);
     let watch = Watch {
-        shared: ctx.progress_cache.entry(album),
+        shared: ctx.album_cache.progress.entry(album),
         ctx: &ctx,
         caller: &caller,
         album,
@@ -81,7 +81,7 @@ struct Watch<'s> {
     ctx: &'s Context,
     caller: &'s Watcher,
     album: AlbumId,
-    shared: Arc<SharedProgress>,
+    shared: Arc<SharedMeasurement<Progress>>,
     /// When the stream started.
     since: Instant,
 }

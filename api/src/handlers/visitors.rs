@@ -74,7 +74,7 @@ struct Counted {
 }
 
 fn identify(ctx: &Context, visitor: &Visitor) -> Counted {
-    let is_https = ctx.settings.console.is_https();
+    let is_https = ctx.settings.console.is_gallery_https();
     let name = if is_https { VISITOR_COOKIE } else { PLAIN_VISITOR_COOKIE };
     let is_ours = |value: &&str| value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     let known = find_cookie(&visitor.headers, name).filter(is_ours).map(str::to_owned);

@@ -11,7 +11,6 @@ use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, reject};
 
-use super::pages;
 use super::request::extract_request;
 use crate::auth::Gate;
 use crate::client_address::client_address;
@@ -26,13 +25,8 @@ pub(crate) const CONSOLE_API: &str = "/console/api";
 /// The operations by their paths.
 type Operations = Arc<HashMap<String, Operation>>;
 
-/// Returns the routes of the console.
-pub(super) fn routes(ctx: OperationContext) -> BoxedFilter<(Response,)> {
-    let pages = pages::routes(&ctx.ctx);
-    operations_route(ctx).or(pages).unify().boxed()
-}
-
-fn operations_route(ctx: OperationContext) -> BoxedFilter<(Response,)> {
+/// Returns the route of the operations.
+pub(super) fn operations_route(ctx: OperationContext) -> BoxedFilter<(Response,)> {
     let all = catalog::all_operations().into_iter().chain(console_operations());
     let operations: Operations = Arc::new(all.map(|operation| (operation.info.path(), operation)).collect());
     let known = Arc::clone(&operations);

@@ -32,6 +32,12 @@ pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Ou
     acceptor.run(shutdown).await;
 }
 
+/// Serves the console only, until `shutdown` completes, with the seats of the API.
+pub async fn serve_console(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
+    let connections = ConnectionContext::new(&ctx, router::console_routes(ctx.clone()));
+    Acceptor { listener, connections, seats: ctx.seats, draining: ctx.draining }.run(shutdown).await;
+}
+
 /// Serves health and metrics only, until `shutdown` completes. Has seats of its own: the API's may be taken.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::admin_routes(ctx.clone()));

@@ -64,9 +64,20 @@ impl Page {
     }
 }
 
+/// What the pages of a port are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// People with an account, and visitors of galleries.
+    Everybody,
+    /// People with an account alone.
+    Accounts,
+    /// Visitors of galleries alone.
+    Visitors,
+}
+
 /// Returns the routes of pages.
-pub(super) fn routes(ctx: &Context) -> BoxedFilter<(Response,)> {
-    let site = Arc::new(Site::new(&ctx.settings.console));
+pub(super) fn routes(ctx: &Context, audience: Audience) -> BoxedFilter<(Response,)> {
+    let site = Arc::new(Site::new(&ctx.settings.console, audience));
     warp::path::full()
         .and_then(|path: FullPath| {
             let page = if path.as_str() == "/" { Some(Page::Root) } else { Page::from_path(path.as_str()) };
@@ -86,12 +97,25 @@ struct Site {
     files: Files,
     policy: HeaderValue,
     settings: ConsoleSettings,
+    audience: Audience,
 }
 
 impl Site {
-    fn new(settings: &ConsoleSettings) -> Self {
+    fn new(settings: &ConsoleSettings, audience: Audience) -> Self {
         let files = settings.folder.clone().map_or(Files::Embedded, Files::Folder);
-        Self { files, policy: content_policy(settings), settings: settings.clone() }
+        Self { files, policy: content_policy(settings), settings: settings.clone(), audience }
+    }
+
+    /// Whether a page is on this port and host.
+    fn has(&self, page: &Page, headers: &HeaderMap) -> bool {
+        match page {
+            // A fault in a public page then has no session beside it.
+            Page::Console | Page::Root => {
+                self.audience != Audience::Visitors && !self.settings.is_gallery_host(headers)
+            }
+            Page::Gallery | Page::QrCode(_) => self.audience != Audience::Accounts,
+            Page::File(_) => true,
+        }
     }
 
     fn respond(&self, page: &Page, method: &Method, headers: &HeaderMap) -> Response {
@@ -101,10 +125,7 @@ impl Site {
             _ => return ApiError::method_not_allowed(ALLOW).into_response(),
         }
         let mut response = match page {
-            // A fault in a public page then has no session beside it.
-            Page::Console | Page::Root if self.settings.is_gallery_host(headers) => {
-                ApiError::not_found().into_response()
-            }
+            page if !self.has(page, headers) => ApiError::not_found().into_response(),
             Page::Console => self.page_response("console", NO_CAMERA, headers),
             Page::Gallery => self.page_response("gallery", CAMERA, headers),
             Page::QrCode(link) => self.qr_code_response(link),
@@ -169,9 +190,13 @@ impl Site {
     }
 }
 
-/// Returns the policy of pages: nothing but their own files, the API of this host, and pictures of the storage.
+/// Returns the policy of pages: nothing but their own files, the API of this host, and pictures of the storage. A console with a
+/// URL of its own also shows what the public URL has: pictures of a local storage, QR codes.
 fn content_policy(settings: &ConsoleSettings) -> HeaderValue {
-    let storage = settings.storage_origin.as_deref().map_or(String::new(), |origin| format!(" {origin}"));
+    let public = settings.public_url.origin();
+    let other = (public != settings.console_url.origin()).then(|| public.ascii_serialization());
+    let origins = settings.storage_origin.iter().chain(&other);
+    let storage: String = origins.map(|origin| format!(" {origin}")).collect();
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:{storage}; \
          connect-src 'self'{storage}; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

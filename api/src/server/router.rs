@@ -19,6 +19,7 @@ use crate::openapi::Documents;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
+use crate::server::pages::{self, Audience};
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::request::extract_request;
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
@@ -35,8 +36,13 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     }
     all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
     all = all.or(downloads_route(ctx.clone())).unify().boxed();
-    if ctx.settings.console.is_enabled {
-        all = all.or(console::routes(operation_ctx.clone())).unify().boxed();
+    let people = &ctx.settings.console;
+    if people.is_enabled {
+        let audience = if people.is_on_api_port { Audience::Everybody } else { Audience::Visitors };
+        if people.is_on_api_port {
+            all = all.or(console::operations_route(operation_ctx.clone())).unify().boxed();
+        }
+        all = all.or(pages::routes(&ctx, audience)).unify().boxed();
         all = all.or(gallery::routes(operation_ctx)).unify().boxed();
     }
     if ctx.store.local.is_some() {
@@ -45,6 +51,15 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     if ctx.settings.admin_on_api_port {
         all = all.or(admin_route(ctx)).unify().boxed();
     }
+    all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
+}
+
+/// Returns the routes of the console, for a port of its own.
+pub fn console_routes(ctx: Context) -> BoxedFilter<(Response,)> {
+    let operation_ctx =
+        OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
+    let operations = console::operations_route(operation_ctx);
+    let all = operations.or(pages::routes(&ctx, Audience::Accounts)).unify();
     all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 

@@ -9,6 +9,8 @@ use uuid::Uuid;
 use crate::validate::validators::{Text, formatted};
 
 const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
+/// With a total or without one.
+const PHOTO_CURSOR_PATTERN: &str = "^[0-9a-f]{32}([0-9a-f]{8})?$";
 const ALBUM_CURSOR_PATTERN: &str = "^[0-9a-f]{40}$";
 /// With a proof or without one.
 const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}([0-9a-f]{32})?$";
@@ -16,6 +18,13 @@ const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}([0-9a-f]{32})?$";
 /// Returns the validator of a cursor that contains the id of the last object of a page.
 pub(crate) fn id_cursor() -> Text {
     formatted(32, ID_CURSOR_PATTERN, |text| decode_hex::<16>(text).map(drop))
+}
+
+/// Returns the validator of a cursor into a list of photos.
+pub(crate) fn photo_cursor() -> Text {
+    formatted(40, PHOTO_CURSOR_PATTERN, |text| {
+        decode_hex::<16>(text).map(drop).or_else(|_| decode_hex::<20>(text).map(drop))
+    })
 }
 
 /// Returns the validator of a cursor into a list of albums.
@@ -68,6 +77,30 @@ impl AlbumPosition {
         let bytes = decode_hex::<20>(text).ok()?;
         let (total, album) = bytes.split_first_chunk::<4>()?;
         Some(Self { total: u32::from_be_bytes(*total), album: AlbumId(Uuid::from_slice(album).ok()?) })
+    }
+}
+
+/// The position in a list of photos, with their number on all pages where they are counted for the first page only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PhotoPosition {
+    /// The last photo of the page before.
+    pub(crate) photo: PhotoId,
+    /// What the first page counted.
+    pub(crate) total: Option<u32>,
+}
+
+impl PhotoPosition {
+    /// Returns the cursor after this position.
+    pub(crate) fn to_cursor(self) -> String {
+        let total = self.total.map_or(String::new(), |total| format!("{total:08x}"));
+        encode_id(self.photo.0) + &total
+    }
+
+    /// Returns the position in a cursor; `None` for text that [`photo_cursor`] refuses.
+    pub(crate) fn from_cursor(text: &str) -> Option<Self> {
+        let (photo, total) = text.split_at_checked(32)?;
+        let total = decode_hex::<4>(total).ok().map(u32::from_be_bytes);
+        Some(Self { photo: PhotoId(decode_id(photo)?), total })
     }
 }
 

@@ -16,7 +16,7 @@ use super::{BoundingBox, Output, nullable_string_enum, read_album_id, round_perc
 use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
 use crate::validate::validators::{AnyText, Integer, OneOf};
-use crate::wire::cursor;
+use crate::wire::cursor::{PhotoPosition, photo_cursor};
 use crate::wire::search::KnownEntries;
 
 /// A photo of an album.
@@ -265,7 +265,7 @@ pub(crate) struct PhotoPage {
 
 impl Output for PhotoPage {
     fn example() -> Self {
-        let next_cursor = Some(cursor::encode_id(sample::PHOTO.0));
+        let next_cursor = Some(PhotoPosition { photo: sample::PHOTO, total: None }.to_cursor());
         Self { photos: vec![Photo::example()], next_cursor, total: 1480 }
     }
 }
@@ -294,7 +294,7 @@ impl Input for OnePhoto {
 pub(crate) struct ListPhotos {
     pub(crate) album: AlbumId,
     pub(crate) state: Option<PhotoState>,
-    pub(crate) after: Option<photofinish_store::model::ids::PhotoId>,
+    pub(crate) after: Option<PhotoPosition>,
     pub(crate) limit: u32,
     pub(crate) camera: Option<String>,
     pub(crate) from: Option<OffsetDateTime>,
@@ -309,9 +309,8 @@ impl Input for ListPhotos {
         let states = OneOf { choices: &PhotoState::ALL, to_name: PhotoState::as_str };
         let state = fields.optional("state", "Only photos in this state.", states);
         let limit = fields.optional_or("limit", "Photos per page.", 100, Integer { min: 1, max: 1000 });
-        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::id_cursor());
-        let after =
-            after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::model::ids::PhotoId);
+        let after = fields.optional("cursor", "`nextCursor` of the previous page.", photo_cursor());
+        let after = after.and_then(|text| PhotoPosition::from_cursor(&text));
         let camera = "Only photos of this camera: see `albums/cameras/list`.";
         let camera = fields.optional("camera", camera, AnyText);
         let from = fields.optional("takenFrom", "Only photos taken at this time or later.", date_time());

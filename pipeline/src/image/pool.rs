@@ -14,7 +14,7 @@ use crate::engine::sync::lock;
 const MAX_IDLE_BYTES: usize = 48 << 20;
 
 /// How long a buffer is kept for the next photo. While photos are processed, one comes every few hundred milliseconds.
-pub(crate) const IDLE_LIFETIME: Duration = Duration::from_secs(5);
+pub const IDLE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// A buffer is reused only for requests of at least its capacity divided by this: the rest of it is allocated, but no
 /// budget counts it.

@@ -179,7 +179,7 @@ async fn photos_are_listed_by_how_they_were_taken(store: &Store) {
     }
     fixture.create_photos(1).await;
     let page = PhotoQuery { after: None, limit: 1, state: Some(PhotoState::Ready) };
-    let all = TakenQuery { page, camera: None, from: None, until: None };
+    let all = TakenQuery { page, camera: None, from: None, until: None, known_total: None };
     let list = |query| async { store.photos.list_taken(album, query).await.expect("lists them") };
     let first = list(all.clone()).await;
     assert_eq!((first.total, first.next), (3, Some(taken[0].0)));

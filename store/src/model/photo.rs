@@ -217,6 +217,8 @@ pub struct TakenQuery {
     pub from: Option<OffsetDateTime>,
     /// Only photos that were taken before this time.
     pub until: Option<OffsetDateTime>,
+    /// How many there are on all pages, where an earlier page has counted them: counting reads every photo of the album.
+    pub known_total: Option<u64>,
 }
 
 /// A camera, and how many photos of an album it took.

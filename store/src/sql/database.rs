@@ -3,12 +3,9 @@
 
 use std::fs::File;
 
-use sqlx::Sqlite;
-use sqlx::pool::PoolConnection;
-
 use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
-use super::connection::sqlite::{self, SqliteFile, SqliteTransaction};
+use super::connection::sqlite::{self, SqliteFile, SqliteReader, SqliteTransaction};
 use super::connection::timed::TimedConnection;
 use super::error::store_error;
 use super::statement::{ConnectionRef, FromAnyRow, Query, query};
@@ -187,7 +184,7 @@ impl Database {
 
 /// A connection for statements that read.
 pub(super) enum Reader {
-    Sqlite(PoolConnection<Sqlite>),
+    Sqlite(SqliteReader),
     Postgres(TimedConnection),
 }
 

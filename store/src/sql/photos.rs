@@ -189,8 +189,14 @@ impl Photos for SqlPhotos {
         let limit = asked.page.limit;
         let page = filter(TAKEN_PAGE).bind(after).bind(i64::from(limit) + 1);
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
-        let (total,): (i64,) = filter(COUNT_TAKEN).fetch_one(&mut snapshot).await?;
-        to_page(rows, limit, total.unsigned_abs())
+        let total = match asked.known_total {
+            Some(total) => total,
+            None => {
+                let (total,): (i64,) = filter(COUNT_TAKEN).fetch_one(&mut snapshot).await?;
+                total.unsigned_abs()
+            }
+        };
+        to_page(rows, limit, total)
     }
 
     async fn count_by_camera(&self, album: AlbumId) -> Result<Vec<CameraCount>> {

@@ -50,6 +50,8 @@ pub struct Counts {
     pub notes: Vec<String>,
     /// Figures for the page of results.
     pub figures: Vec<Figure>,
+    /// How many times as long the calls of another client took (99th percentile), where the class measures it itself.
+    pub slowdown: Option<f64>,
 }
 
 /// A figure that only one class has.
@@ -86,6 +88,12 @@ impl Findings {
     /// Records a figure for the page of results.
     pub fn figure(&self, what: &str, value: impl Into<String>) {
         self.counts().figures.push(Figure { what: what.to_owned(), value: value.into() });
+    }
+
+    /// Records how many times as long the calls of another client took.
+    pub fn slowdown(&self, times: f64) {
+        let worst = &mut self.counts().slowdown;
+        *worst = Some(worst.map_or(times, |known| known.max(times)));
     }
 
     /// Records what is only printed.

@@ -10,6 +10,7 @@ use photofinish_bench::report::statistics::{percentile, to_milliseconds};
 use photofinish_client::{Client, ClientError, ClientOptions, PhotoFile, PhotoState};
 use serde_json::{Value, json};
 
+use crate::classes::grid_config;
 use crate::site::{Material, Site};
 
 /// The longest request of a client that is no robot.
@@ -149,11 +150,22 @@ impl NormalClient {
         let normal = Self { client, album, material, photo_number: AtomicUsize::new(0) };
         normal.upload_photo()?;
         normal.upload_photo()?;
+        normal.use_every_network_once()?;
         let idle = normal.client.wait_until_idle(&normal.album, POLL_INTERVAL, START_TIMEOUT, |_| ());
         idle.context("the normal client's first photos")?;
         let hits = normal.search_selfie()?;
         anyhow::ensure!(hits > 0, "the normal client's selfie is not found");
         Ok(normal)
+    }
+
+    /// Sends a photo to an album that reads in cells: what networks take at their first use of a size stays, and would look as
+    /// if an attack had left it.
+    fn use_every_network_once(&self) -> anyhow::Result<()> {
+        let album = self.client.create_album("A normal group", Some(&grid_config()))?.id;
+        let file = PhotoFile { filename: "1.jpg".to_owned(), content_type: "image/jpeg".to_owned() };
+        self.client.upload_photo(&album, &file, self.material.largest_photo())?;
+        self.client.wait_until_idle(&album, POLL_INTERVAL, START_TIMEOUT, |_| ())?;
+        Ok(())
     }
 
     /// Does `work` while the client works too; returns what the work returned, and how the client was served.

@@ -1,8 +1,9 @@
 //! The priority of the attackers' threads. On one machine they share its cores with the service and the normal client: at
 //! equal priority their own work, which in reality is done elsewhere, would be measured as the service's delay.
 
-/// How much lower the priority of attackers is. The scheduler gives a thread ten steps lower a ninth of the time.
-const NICENESS: i32 = 10;
+/// How much lower the priority of attackers is: the lowest, because the service itself gives its photos a lower one than its
+/// requests, and photos would share the cores with attackers of the same.
+const NICENESS: i32 = 19;
 
 /// Runs `attack` on a thread of a lower priority, which the threads that it starts inherit.
 ///

@@ -16,6 +16,8 @@ use crate::site::{Extent, Material, Site};
 
 /// How long the normal client is alone before an attack.
 pub const QUIET_TIME: Duration = Duration::from_secs(24);
+/// Between the quiet time and the first look at the memory.
+const REST_TIME: Duration = Duration::from_secs(10);
 /// An attack is repeated until it has lasted so long: a percentile of few calls says nothing.
 const MIN_ATTACK_TIME: Duration = Duration::from_secs(20);
 /// How long the memory may take to come back after an attack.
@@ -140,6 +142,8 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
     let pid = site.service.process_id();
     let normal = NormalClient::new(&site)?;
     let ((), quiet) = normal.beside(|| std::thread::sleep(QUIET_TIME));
+    // As long without work as the service waits before it returns memory: else this is what the last photos left.
+    std::thread::sleep(REST_TIME);
     let before = read_memory(pid)?.resident;
     let (findings, begun) = (Findings::default(), Instant::now());
     let attack_repeatedly = || {

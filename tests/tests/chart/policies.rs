@@ -27,6 +27,31 @@ fn ports(policy: &Value) -> BTreeSet<u64> {
 }
 
 #[test]
+fn a_console_with_a_service_of_its_own_is_reached_by_whom_its_policy_names() {
+    let Some(helm) = Helm::find("a_console_with_a_service_of_its_own_is_reached_by_whom_its_policy_names")
+    else {
+        return;
+    };
+    let rules = |manifests: &[Value]| {
+        let policy = find_manifest(manifests, "NetworkPolicy photofinish-api");
+        policy["spec"]["ingress"].as_array().expect("rules").clone()
+    };
+    let of_console = |rule: &&Value| rule["ports"][0]["port"] == "console";
+    let without = helm.manifests(EXAMPLES[0], &[]);
+    assert!(rules(&without).iter().find(of_console).is_none());
+    let office = r#"console.from=[{"ipBlock":{"cidr":"10.1.0.0/16"}}]"#;
+    let with = helm.manifests(EXAMPLES[0], &["--set", "console.ownService=true", "--set-json", office]);
+    let rules = rules(&with);
+    let rule = rules.iter().find(of_console).expect("a rule of the console");
+    assert_eq!(rule["from"], json!([{ "ipBlock": { "cidr": "10.1.0.0/16" } }]));
+    let service = find_manifest(&with, "Service photofinish-console");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], "console");
+    let pod = &find_manifest(&with, "Deployment photofinish-api")["spec"]["template"]["spec"];
+    let ports = pod["containers"][0]["ports"].as_array().expect("ports");
+    assert!(ports.contains(&json!({ "name": "console", "containerPort": 8081, "protocol": "TCP" })));
+}
+
+#[test]
 fn every_pod_has_a_policy() {
     let Some(helm) = Helm::find("every_pod_has_a_policy") else { return };
     for example in EXAMPLES {

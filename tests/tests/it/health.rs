@@ -88,6 +88,30 @@ fn counters_of_alerts_are_exported_as_0_from_the_start() {
 }
 
 #[test]
+fn the_console_moves_to_its_own_address_when_there_is_one() {
+    let console = format!("127.0.0.1:{}", free_port());
+    let options = ServiceOptions::with_fake_models()
+        .with_setting("PHOTOFINISH_CONSOLE_LISTEN", &console)
+        .with_setting("PHOTOFINISH_CONSOLE_URL", format!("http://{console}"));
+    let service = Service::start(options);
+    let partner = service.partner();
+    let at = |origin: &str, path: &str| partner.get(&format!("{origin}{path}")).status;
+    let (api, console) = (service.origin(), format!("http://{console}"));
+    assert_eq!((at(&console, "/console/albums"), at(&api, "/console/albums")), (200, 404));
+    assert_eq!(
+        (at(&console, "/g/aaaaaaaaaaaaaaaaaaaaaa"), at(&api, "/g/aaaaaaaaaaaaaaaaaaaaaa")),
+        (404, 200)
+    );
+    // A GET of an operation is refused where there is one.
+    assert_eq!((at(&console, "/console/api/session/get"), at(&api, "/console/api/session/get")), (405, 404));
+    assert_eq!((at(&console, "/openapi/openapi.json"), at(&api, "/openapi/openapi.json")), (404, 200));
+    let account = ["--organization", "Lake Timing", "--email", "anna@race.example", "--role", "owner"];
+    let invited = service.run(&[&["account", "invite"], &account[..]].concat());
+    let link = invited.expect_success();
+    assert!(link.contains(&format!("{console}/console/welcome/")), "{link}");
+}
+
+#[test]
 fn health_moves_to_its_own_address_when_there_is_one() {
     let admin = format!("127.0.0.1:{}", free_port());
     let service =

@@ -25,7 +25,7 @@ const LINK_TTL: Duration = Duration::hours(72);
 fn make_link(ctx: &Context, purpose: LinkPurpose) -> (NewLink, String) {
     let token = Token::generate();
     let link = NewLink { purpose, digest: token.digest(), expires_at: OffsetDateTime::now_utc() + LINK_TTL };
-    (link, welcome_url(&ctx.settings.console.public_url, &token))
+    (link, welcome_url(&ctx.settings.console.console_url, &token))
 }
 
 /// Returns the URL under which a link is used.

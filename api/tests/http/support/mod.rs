@@ -15,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, DownloadPlaces, Draining, EventFeed,
-    Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
+    AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, DownloadPlaces, Draining,
+    EventFeed, Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn, RateLimiter, SeatLimits, Seats,
     SelfieLocks,
 };
 use photofinish_api::key::KeyText;
@@ -243,7 +243,7 @@ impl TestService {
             on_queued: count_calls(Arc::clone(&wakeups)),
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
-            progress_cache: ProgressCache::default(),
+            album_cache: AlbumCache::default(),
             selfie_locks: SelfieLocks::default(),
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),

@@ -73,7 +73,9 @@ pub(super) fn settings() -> ApiSettings {
         admin_on_api_port: true,
         console: ConsoleSettings {
             is_enabled: true,
+            is_on_api_port: true,
             public_url: "http://127.0.0.1:8080".parse().expect("a URL"),
+            console_url: "http://127.0.0.1:8080".parse().expect("a URL"),
             gallery_url: None,
             storage_origin: None,
             proxies: 0,

@@ -1,7 +1,7 @@
 //! One SQLite file: the database of the embedded profile.
 //!
 //! One connection writes, several read (write-ahead log): writers never wait for a lock within the process, and readers
-//! see the last commit. Writers take turns by organization, so that one with many writes delays its own.
+//! see the last commit. Writers and readers take turns by organization, so that one with many calls delays its own.
 
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
@@ -49,6 +49,7 @@ pub(crate) struct SqliteFile {
     pub(crate) reader: SqlitePool,
     key_reader: SqlitePool,
     write_turns: Turns,
+    read_turns: Turns,
     path: PathBuf,
 }
 
@@ -83,6 +84,27 @@ impl DerefMut for SqliteTransaction {
     }
 }
 
+/// A connection for statements that read, for as long as its turn is.
+pub(crate) struct SqliteReader {
+    connection: PoolConnection<Sqlite>,
+    /// Declared after the connection, so that there is one for whoever has the next turn.
+    _turn: Option<Turn>,
+}
+
+impl Deref for SqliteReader {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for SqliteReader {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+}
+
 /// A result of sqlx; the caller adds which operation failed.
 type SqlxResult<T> = std::result::Result<T, sqlx::Error>;
 
@@ -111,6 +133,7 @@ impl SqliteFile {
             reader: open_readers(READERS).await?,
             key_reader: open_readers(KEY_READERS).await?,
             write_turns: Turns::default(),
+            read_turns: Turns::with_places(READERS),
             path,
         })
     }
@@ -119,23 +142,24 @@ impl SqliteFile {
     /// wrote could fail because another process wrote meanwhile.
     pub(crate) async fn begin_write(&self) -> SqlxResult<SqliteTransaction> {
         let asked_at = Instant::now();
-        let turn = timeout(ACQUIRE_TIMEOUT, self.write_turns.take(current_organization())).await;
-        let turn = turn.map_err(|_elapsed| sqlx::Error::PoolTimedOut)?;
+        let turn = wait_for_turn(&self.write_turns).await?;
         let transaction = self.writer.begin_with("begin immediate").await?;
         metrics::histogram!(metric_names::WRITE_WAIT_SECONDS).record(asked_at.elapsed().as_secs_f64());
         Ok(SqliteTransaction { transaction, _turn: Some(turn) })
     }
 
     pub(crate) async fn begin_snapshot(&self) -> SqlxResult<SqliteTransaction> {
-        Ok(SqliteTransaction { transaction: self.reader.begin().await?, _turn: None })
+        let turn = wait_for_turn(&self.read_turns).await?;
+        Ok(SqliteTransaction { transaction: self.reader.begin().await?, _turn: Some(turn) })
     }
 
-    pub(crate) async fn acquire_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
-        self.reader.acquire().await
+    pub(crate) async fn acquire_reader(&self) -> SqlxResult<SqliteReader> {
+        let turn = wait_for_turn(&self.read_turns).await?;
+        Ok(SqliteReader { connection: self.reader.acquire().await?, _turn: Some(turn) })
     }
 
-    pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
-        self.key_reader.acquire().await
+    pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<SqliteReader> {
+        Ok(SqliteReader { connection: self.key_reader.acquire().await?, _turn: None })
     }
 
     /// Writes the whole log to the file and empties it, so that nothing that was overwritten in the file is left in the log.
@@ -156,6 +180,12 @@ impl SqliteFile {
         self.reader.close().await;
         self.writer.close().await;
     }
+}
+
+/// Waits for a turn of the organization on whose behalf the task runs.
+async fn wait_for_turn(turns: &Turns) -> SqlxResult<Turn> {
+    let turn = timeout(ACQUIRE_TIMEOUT, turns.take(current_organization())).await;
+    turn.map_err(|_elapsed| sqlx::Error::PoolTimedOut)
 }
 
 /// Whether a connection may be used for the next call. SQLite ends a transaction by itself when the disk is full or

@@ -24,8 +24,9 @@ use crate::wire;
 
 pub(super) const LARGE: Class = Class {
     name: "large",
-    description: "32 clients that ask for the progress of an album of 500,000 photos again and again, and 116 searches \
-                  that leave after a second, again and again, in a cold album of 700,000 faces",
+    description: "32 clients that ask for the progress of an album of 500,000 photos again and again, 32 that list its cameras \
+                  and photos of one, and 116 searches that leave after a second, again and again, in a cold album of 700,000 \
+                  faces",
     settings: no_settings,
     stops_service: true,
     run,
@@ -74,7 +75,9 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(fill(site, &scene, photos, faces)).context("writing the rows of large albums")?;
     site.service.restart();
-    watch_progress(site, findings, &scene, photos);
+    let quiet = measure_beside(site, &scene, || std::thread::sleep(measured_time(site)));
+    watch_progress(site, findings, &scene, (photos, &quiet));
+    list_by_camera(site, findings, &scene, (photos, &quiet));
     search_impatiently(site, findings, &scene, faces);
     Ok(())
 }
@@ -116,6 +119,7 @@ async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow
         let request =
             LeaseRequest { limit: created.len(), ttl: Duration::from_secs(600), kind: LeaseKind::Fresh };
         let leases = store.queue.lease(request).await?;
+        anyhow::ensure!(!leases.is_empty(), "photos that were confirmed are not in the queue");
         let results = leases.iter().map(|lease| {
             let faces = (number..number + FACES_PER_PHOTO).map(|number| DetectedFace {
                 embedding: Some(make_embedding(&found, number)),
@@ -161,8 +165,7 @@ fn make_embedding(like: &Embedding, number: usize) -> Embedding {
     Embedding { model: like.model.clone(), vector: values.into_iter().map(|value| value / length).collect() }
 }
 
-fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, photos: usize) {
-    let quiet = measure_beside(site, scene, || std::thread::sleep(measured_time(site)));
+fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, (photos, quiet): (usize, &[Duration])) {
     let body = json!({ "albumId": scene.watched }).to_string();
     let looks = Mutex::new(0_usize);
     let beside = measure_beside(site, scene, || {
@@ -180,7 +183,34 @@ fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, photos: usize
     });
     let looks = looks.into_inner().unwrap_or_default();
     let what = format!("`albums/get` beside {WATCHERS} watchers of {photos} photos ({looks} looks)");
-    findings.figure(&what, format!("{} quiet, {} beside", describe(&quiet), describe(&beside)));
+    compare(findings, &what, quiet, &beside);
+}
+
+/// What reads every photo of an album: its cameras, and the number of those of one.
+fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, (photos, quiet): (usize, &[Duration])) {
+    let cameras = json!({ "albumId": scene.watched }).to_string();
+    let list = json!({ "albumId": scene.watched, "camera": "A camera", "limit": 100 }).to_string();
+    let calls = [("/albums/cameras/list", &cameras), ("/photos/photo/list", &list)];
+    let beside = measure_beside(site, scene, || {
+        let begun = Instant::now();
+        attack_with(WATCHERS, |number| {
+            while begun.elapsed() < measured_time(site) {
+                let (path, body) = calls[number % calls.len()];
+                let request = wire::call(path, scene.large.key(), body.as_bytes());
+                let reaction = site.endpoint(1 + (number % 8) as u8).send(&request, PATIENCE);
+                findings.expect("photos of a large album by camera", reaction, &[200]);
+            }
+        });
+    });
+    let what = format!("`albums/get` beside {WATCHERS} clients that list {photos} photos by camera");
+    compare(findings, &what, quiet, &beside);
+}
+
+/// Records what another organization's calls took in a quiet service and beside an attack.
+fn compare(findings: &Findings, what: &str, quiet: &[Duration], beside: &[Duration]) {
+    findings.figure(what, format!("{} quiet, {} beside", describe(quiet), describe(beside)));
+    let [quiet, beside] = [quiet, beside].map(|times| percentile(times, 0.99).as_secs_f64());
+    findings.slowdown(beside / quiet);
 }
 
 fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, faces: usize) {

@@ -18,6 +18,7 @@ mod streams;
 mod urls;
 
 pub use class::{Class, Setting};
+pub(crate) use stops::grid_config;
 
 /// The classes of every run, in the order in which they run.
 pub const CLASSES: [&Class; 11] = [

@@ -71,7 +71,7 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
 }
 
 /// Face and bib settings of the smallest cells that the contract permits.
-pub(super) fn grid_config() -> Value {
+pub(crate) fn grid_config() -> Value {
     let grid = json!({ "rows": 16, "columns": 16, "cellWidth": 1024, "cellHeight": 1024 });
     let recognition = json!({ "mode": "grid", "grid": grid });
     json!({ "face": recognition, "text": recognition })

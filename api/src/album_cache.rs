@@ -1,54 +1,76 @@
-//! Shares one measurement of an album's progress among all who watch it, by a stream or by calls.
+//! Shares what is measured of an album among all who ask for it at the same time: its progress, by a stream or by calls, and
+//! its cameras, whose counts read every photo.
 //!
 //! However many streams an album has, it is measured once per interval; however many calls arrive during a measurement,
-//! the next one answers all of them. The cache has an entry only for albums with a stream or a call.
+//! the next one answers all of them. There is an entry only for albums with a stream or a call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::photo::CameraCount;
 
 use crate::errors::ApiError;
 use crate::wire::progress::Progress;
 
-/// The last measured progress of every album that is watched. Cheap to clone.
+/// What was last measured of the albums that somebody asks for. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct ProgressCache(Arc<Mutex<BTreeMap<AlbumId, Weak<SharedProgress>>>>);
+pub struct AlbumCache {
+    pub(crate) progress: Measurements<Progress>,
+    pub(crate) cameras: Measurements<Vec<CameraCount>>,
+}
 
-impl ProgressCache {
+/// The last measurement of every album that somebody asks for. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Measurements<T>(Entries<T>);
+
+type Entries<T> = Arc<Mutex<BTreeMap<AlbumId, Weak<SharedMeasurement<T>>>>>;
+
+impl<T> Default for Measurements<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> Measurements<T> {
     /// Returns the entry of an album; it is dropped with the last stream or call that uses it.
-    pub(crate) fn entry(&self, album: AlbumId) -> Arc<SharedProgress> {
+    pub(crate) fn entry(&self, album: AlbumId) -> Arc<SharedMeasurement<T>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(&album).and_then(Weak::upgrade) {
             return entry;
         }
         entries.retain(|_, entry| entry.strong_count() > 0);
-        let entry = Arc::new(SharedProgress::default());
+        let entry = Arc::new(SharedMeasurement::default());
         entries.insert(album, Arc::downgrade(&entry));
         entry
     }
 }
 
-/// The progress that all who watch one album share.
-#[derive(Default)]
-pub(crate) struct SharedProgress(tokio::sync::Mutex<Option<Snapshot>>);
+/// The measurement that all who ask for one album share.
+pub(crate) struct SharedMeasurement<T>(tokio::sync::Mutex<Option<Snapshot<T>>>);
 
 /// A measurement and when it was made.
-struct Snapshot {
+struct Snapshot<T> {
     started: Instant,
-    result: Result<Progress, ApiError>,
+    result: Result<T, ApiError>,
 }
 
-impl SharedProgress {
+impl<T> Default for SharedMeasurement<T> {
+    fn default() -> Self {
+        Self(tokio::sync::Mutex::default())
+    }
+}
+
+impl<T: Clone> SharedMeasurement<T> {
     /// Returns the last measurement if it was started at `since` or later, else measures.
     ///
     /// A measurement that was started before a client's request may miss photos that the client has confirmed before.
     pub(crate) async fn get_or_measure(
         &self,
         since: Instant,
-        measure: impl Future<Output = Result<Progress, ApiError>>,
-    ) -> Result<Progress, ApiError> {
+        measure: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
         // One measures while the others wait for its result. They share errors too: during an outage each would
         // otherwise wait for a timeout of its own, one after the other.
         let mut last = self.0.lock().await;
@@ -74,7 +96,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_streams_of_an_album_measure_once() {
-        let (shared, since, calls) = (SharedProgress::default(), Instant::now(), AtomicUsize::new(0));
+        let (shared, since, calls) = (SharedMeasurement::default(), Instant::now(), AtomicUsize::new(0));
         let busy = StateCounts { queued: 1, ..StateCounts::default() };
         let progress = Progress::new(AlbumId::generate(), &busy, None);
         let measure = || async {
@@ -94,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_that_arrive_during_a_measurement_share_the_next_one() {
-        let (shared, calls) = (SharedProgress::default(), AtomicUsize::new(0));
+        let (shared, calls) = (SharedMeasurement::default(), AtomicUsize::new(0));
         let progress = Progress::new(AlbumId::generate(), &StateCounts::default(), None);
         let measure = || async {
             calls.fetch_add(1, Ordering::Relaxed);
@@ -110,8 +132,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_measurement_is_returned_to_every_waiting_stream() {
-        let (shared, since, calls) = (SharedProgress::default(), Instant::now(), AtomicUsize::new(0));
-        let fail = || async {
+        let (shared, since, calls) = (SharedMeasurement::default(), Instant::now(), AtomicUsize::new(0));
+        let fail = async || -> Result<Progress, ApiError> {
             calls.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             Err(ApiError::new(ErrorKind::ServiceUnavailable))
@@ -122,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn an_album_that_nobody_watches_leaves_the_progress_cache() {
-        let (cache, album) = (ProgressCache::default(), AlbumId::generate());
+    fn an_album_that_nobody_watches_leaves_the_cache() {
+        let (cache, album) = (Measurements::<Progress>::default(), AlbumId::generate());
         let first = cache.entry(album);
         assert!(Arc::ptr_eq(&first, &cache.entry(album)));
         drop(first);
