@@ -38,13 +38,15 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::open(settings).await?)
 }
 
-/// Checks that the secrets in the database can be opened: not at the first webhook that is sent to, but at the start.
+/// As [`open_store`], with secrets in the database that can be opened. Else this fails at the start, in every role: not at the
+/// first webhook that is sent to, nor, in a worker, at the first photo of an album with erased bibs.
 ///
 /// # Errors
-/// When they cannot, with the setting that is missing or wrong; when the database cannot be used.
-pub async fn check_sealed_secrets(store: &Store) -> anyhow::Result<()> {
+/// As [`open_store`]; when the secrets cannot be opened, with the setting that is missing or wrong.
+pub async fn open_readable_store(config: &Config) -> anyhow::Result<Store> {
+    let store = open_store(config).await?;
     match store.check_sealed_secrets().await? {
-        SealedSecrets::Readable => Ok(()),
+        SealedSecrets::Readable => Ok(store),
         SealedSecrets::NoMasterSecret => {
             anyhow::bail!("PHOTOFINISH_SECRET_KEY is missing: secrets in the database are sealed with it")
         }

@@ -21,8 +21,7 @@ pub enum SecretCommand {
 pub fn run(config: &Config, command: &SecretCommand) -> anyhow::Result<ExitCode> {
     let SecretCommand::Reseal = command;
     let resealed = run::block_on(async {
-        let store = store::open_store(config).await?;
-        store::check_sealed_secrets(&store).await?;
+        let store = store::open_readable_store(config).await?;
         let resealed = store.reseal().await?;
         store.close().await;
         anyhow::Ok(resealed)

@@ -1,5 +1,5 @@
-//! The whole schedule of deliveries: the real sender, a real receiver that refuses everything, and days that pass in the
-//! database between two attempts.
+//! The rules of deliveries: the real sender, a real receiver that answers as it is told, and days that pass in the database
+//! between two attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
 use photofinish_store::model::event::{EventQuery, EventType};
 use photofinish_store::model::ids::{ProcessId, WebhookId};
 use photofinish_store::model::process::{Task, TaskLease};
-use photofinish_store::model::webhook::{Delivery, DeliveryQuery, DeliveryState, NewWebhook};
+use photofinish_store::model::webhook::{Attempt, Delivery, DeliveryQuery, DeliveryState, NewWebhook};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -43,10 +43,15 @@ struct Installation {
 impl Installation {
     /// With a webhook whose receiver answers 500.
     async fn start() -> Self {
+        Self::start_with(|_| Answer::of(500)).await
+    }
+
+    /// With a webhook whose receiver chooses its answers so, by their place among all.
+    async fn start_with(choose: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(test_settings(folder.path())).await.unwrap();
         let fixture = AlbumFixture::create(&store).await;
-        let receiver = Receiver::start(|_| Answer { status: 500, delay: Duration::ZERO });
+        let receiver = Receiver::start(choose);
         let lease = store.tasks.take(Task::EventPublisher, ProcessId::generate(), HOUR).await;
         let webhook = NewWebhook {
             tenant: fixture.tenant,
@@ -84,6 +89,19 @@ impl Installation {
             .await
             .unwrap()
             .deliveries
+    }
+
+    /// The attempts of the newest delivery.
+    async fn attempts(&self) -> Vec<Attempt> {
+        let newest = self.deliveries().await.remove(0);
+        let webhooks = &self.store.webhooks;
+        webhooks.get_delivery(&self.fixture.tenant, self.webhook, newest.id).await.unwrap().attempts
+    }
+
+    /// Whether the webhook is enabled; why not, if the service has disabled it.
+    async fn is_enabled(&self) -> (bool, Option<String>) {
+        let webhook = self.store.webhooks.get(&self.fixture.tenant, self.webhook).await.unwrap();
+        (webhook.enabled, webhook.disabled_reason)
     }
 
     /// Waits until a condition holds for all deliveries.
@@ -148,11 +166,6 @@ async fn a_delivery_is_attempted_nine_times_in_a_day_at_the_times_of_the_schedul
 #[tokio::test]
 async fn a_webhook_that_refuses_everything_is_disabled_after_five_days() {
     let installation = Installation::start().await;
-    let is_enabled = async || {
-        let webhooks = &installation.store.webhooks;
-        let webhook = webhooks.get(&installation.fixture.tenant, installation.webhook).await.unwrap();
-        (webhook.enabled, webhook.disabled_reason)
-    };
     installation.publish(20).await;
     // The whole schedule of 20 deliveries, in steps of nine hours: longer than the longest pause.
     for number in 1..=9 {
@@ -160,14 +173,14 @@ async fn a_webhook_that_refuses_everything_is_disabled_after_five_days() {
         installation.store.age_webhooks(9 * HOUR).await.unwrap();
     }
     installation.wait_until_all("failed", |delivery| delivery.state == DeliveryState::Failed).await;
-    assert_eq!(is_enabled().await, (true, None), "81 hours are not five days");
+    assert_eq!(installation.is_enabled().await, (true, None), "81 hours are not five days");
     assert_eq!(installation.receiver.count(), 180);
     // Nothing is attempted for a while. Then two events happen: the first attempt of either disables it.
     installation.store.age_webhooks(40 * HOUR).await.unwrap();
-    assert_eq!(is_enabled().await, (true, None));
+    assert_eq!(installation.is_enabled().await, (true, None));
     installation.publish(2).await;
     installation.wait_until_all("ended", |delivery| delivery.state != DeliveryState::Pending).await;
-    assert_eq!(is_enabled().await, (false, Some("FAILING".to_owned())));
+    assert_eq!(installation.is_enabled().await, (false, Some("FAILING".to_owned())));
     installation.store.event_publisher.publish(installation.lease).await.unwrap();
     let types = vec![EventType::WebhookDisabled];
     let query = EventQuery { after: 0, types, album: None, limit: 10 };
@@ -179,5 +192,87 @@ async fn a_webhook_that_refuses_everything_is_disabled_after_five_days() {
     installation.store.age_webhooks(9 * HOUR).await.unwrap();
     sleep(SEVERAL_POLLS).await;
     assert_eq!(installation.receiver.count(), before);
+    installation.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_sent_nothing_more() {
+    let installation = Installation::start_with(|_| Answer::of(410)).await;
+    installation.publish(1).await;
+    let delivery = installation.wait_for_attempts(1).await.remove(0);
+    assert_eq!((delivery.state, delivery.last_status), (DeliveryState::Failed, Some(410)));
+    assert_eq!(installation.is_enabled().await, (false, Some("GONE".to_owned())), "at once");
+    installation.publish(3).await;
+    installation.store.age_webhooks(9 * HOUR).await.unwrap();
+    sleep(SEVERAL_POLLS).await;
+    assert_eq!(installation.receiver.count(), 1);
+    installation.stop().await;
+}
+
+/// What a busy receiver asks for counts where it is longer than the schedule, up to an hour: from the statuses that mean busy,
+/// in seconds.
+#[tokio::test]
+async fn a_busy_receiver_says_when_to_come_back() {
+    const DATE: &str = "Fri, 31 Dec 2100 23:59:59 GMT";
+    let answers = [(429, "1800"), (503, "7200"), (429, "1"), (500, "7200"), (503, DATE)];
+    let installation = Installation::start_with(move |place| {
+        let (status, retry_after) = answers[place % answers.len()];
+        Answer { headers: vec![("retry-after", retry_after.to_owned())], ..Answer::of(status) }
+    })
+    .await;
+    installation.publish(1).await;
+    // The least and the longest pause, seconds. The third to fifth are those of the schedule.
+    let pauses = [(1800.0, 1800.0), (3600.0, 3600.0), (270.0, 330.0), (1620.0, 1980.0), (6480.0, 7920.0)];
+    for (number, (least, longest)) in (1..).zip(pauses) {
+        let delivery = installation.wait_for_attempts(number).await.remove(0);
+        assert_eq!(delivery.last_status, Some(answers[number - 1].0));
+        let left = (delivery.next_attempt_at.unwrap() - OffsetDateTime::now_utc()).as_seconds_f64();
+        assert!(left > least - 2.0 && left < longest + 0.01, "{left} s after attempt {number}");
+        installation.store.age_webhooks(Duration::from_secs_f64(longest)).await.unwrap();
+    }
+    installation.stop().await;
+}
+
+#[tokio::test]
+async fn of_an_answer_a_kilobyte_is_kept_and_of_a_huge_one_the_beginning_is_read() {
+    /// More than the buffers of both ends of a connection take.
+    const HUGE: usize = 64 << 20;
+    let installation = Installation::start_with(|place| {
+        let length = if place == 0 { 2000 } else { HUGE };
+        Answer { body: vec![b'x'; length], ..Answer::of(200) }
+    })
+    .await;
+    for cut_off in [0, 1] {
+        installation.publish(1).await;
+        installation.wait_until_all("delivered", |delivery| delivery.state == DeliveryState::Delivered).await;
+        assert_eq!(installation.attempts().await[0].answer, "x".repeat(1024));
+        let begun = Instant::now();
+        while installation.receiver.cut_off() < cut_off {
+            assert!(begun.elapsed() < WAIT_LIMIT, "the answer was read to its end");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(installation.receiver.cut_off(), cut_off);
+    }
+    installation.stop().await;
+}
+
+/// Takes as long as the sender waits.
+#[tokio::test]
+async fn an_answer_after_more_than_fifteen_seconds_is_none() {
+    let installation = Installation::start_with(|place| {
+        let delay = if place == 0 { Duration::from_secs(30) } else { Duration::ZERO };
+        Answer { delay, ..Answer::of(200) }
+    })
+    .await;
+    installation.publish(1).await;
+    let delivery = installation.wait_for_attempts(1).await.remove(0);
+    assert_eq!((delivery.state, delivery.last_status), (DeliveryState::Pending, None));
+    let attempt = installation.attempts().await.remove(0);
+    assert_eq!(attempt.error.as_deref(), Some("no answer within 15 s"));
+    let took = attempt.duration.as_secs_f64();
+    assert!((14.9..25.0).contains(&took), "{took} s");
+    installation.store.age_webhooks(Duration::from_secs(6)).await.unwrap();
+    installation.wait_until_all("delivered", |delivery| delivery.state == DeliveryState::Delivered).await;
+    assert_eq!(installation.receiver.count(), 2);
     installation.stop().await;
 }

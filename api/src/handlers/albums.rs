@@ -99,8 +99,7 @@ pub(crate) async fn update(
         }
         let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
-        let judge_again =
-            before.config.start_list != after.start_list || before.config.bib_format != after.bib_format;
+        let judge_again = !before.config.judges_as(&after);
         let change = AlbumChange { config: Some(after), judge_again, unchanged_since, ..change.clone() };
         match ctx.store.albums.update(&caller.tenant, id, change).await {
             Err(error) if error.kind == StoreErrorKind::Conflict => {}

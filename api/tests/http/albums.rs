@@ -354,13 +354,23 @@ fn members_of_a_configuration_that_this_version_does_not_know_are_kept() {
     });
     let stored = || service.block_on(service.store.albums.get(&tenant, album_id)).unwrap().config;
     let mut config = stored();
-    config.rest.insert("ofTomorrow".to_owned(), json!({ "days": 30 }));
+    config.rest.insert("of_tomorrow".to_owned(), json!({ "days": 30 }));
+    for part in ["face", "text", "start_list", "retention"] {
+        config.rest.insert(part.to_owned(), json!({ "of_tomorrow": { "part": part } }));
+    }
     let change = AlbumChange { config: Some(config.clone()), ..AlbumChange::default() };
     service.block_on(service.store.albums.update(&tenant, album_id, change)).unwrap();
     assert_eq!(stored(), config);
-    let body = json!({ "albumId": album, "config": { "text": { "enabled": false } } });
-    let updated = partner.call("/albums/update", &body).ok();
-    assert!(updated["config"].get("ofTomorrow").is_none(), "{updated}");
-    assert!(!stored().text.enabled);
-    assert_eq!(stored().rest, config.rest);
+    let change = json!({
+        "face": { "confidenceThreshold": 80 }, "text": { "enabled": false }, "startList": { "offListShare": 0.2 },
+        "retention": { "photosDays": 30 }, "preview": { "maxDimension": 1024 },
+    });
+    let updated = partner.call("/albums/update", &json!({ "albumId": album, "config": change })).ok();
+    assert!(!updated.to_string().contains("of_tomorrow"), "{updated}");
+    config.face.confidence_threshold = 80.0;
+    config.text.enabled = false;
+    config.start_list.off_list_share = 0.2;
+    config.retention.photos_days = Some(30);
+    config.preview_max_dimension = 1024;
+    assert_eq!(stored(), config, "what it knows has changed, and nothing else");
 }

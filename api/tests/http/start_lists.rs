@@ -2,11 +2,11 @@
 
 use photofinish_store::conformance::reading;
 use photofinish_store::model::ids::ProcessId;
-use photofinish_store::model::photo::DetectedText;
+use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use photofinish_store::model::process::Task;
 use serde_json::{Value, json};
 
-use crate::support::{DEADLINE, Partner, TestService, bib};
+use crate::support::{DEADLINE, Partner, TestService, bib, text};
 
 fn import(partner: &Partner, mut body: Value, album: &Value) -> Value {
     body["albumId"] = album.clone();
@@ -180,6 +180,41 @@ fn a_text_shows_what_else_it_may_be_by_the_list() {
     );
     let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
     assert_eq!((&list["judged"], &list["withoutLattice"]), (&json!(2), &json!(0)));
+}
+
+/// The process has the rules of the album in memory, with the pattern of before.
+#[test]
+fn a_narrower_pattern_judges_like_one_that_the_album_had_from_the_start() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let config = json!({ "bibPattern": "^[A-Z][0-9]{3}$" });
+    // Of a text that matches the pattern the reader knew that it is no bib. What does not match may be one of the list.
+    let add = |album| {
+        let texts = vec![text("1207", 0.97, TextIndexState::Unindexed(UnindexedReason::NotABib))];
+        json!(service.ready_photo(&partner, album, vec![], texts))
+    };
+    let texts = |album: &Value, photo: &Value| {
+        partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["texts"]
+            .clone()
+    };
+    let list = || json!({ "entries": [{ "bib": "1207" }, { "bib": "33" }] });
+    let (album, album_id) = partner.create_album();
+    import(&partner, list(), &album);
+    let before = add(album_id);
+    judge(&service);
+    assert_eq!(texts(&album, &before)[0]["reason"], json!("NOT_A_BIB"));
+    partner.call("/albums/update", &json!({ "albumId": album, "config": config })).ok();
+    let after = add(album_id);
+    judge(&service);
+
+    let (fresh, fresh_id) = partner.create_album_with(json!({ "title": "Fresh", "config": config }));
+    import(&partner, list(), &fresh);
+    let photo = add(fresh_id);
+    judge(&service);
+    let expected = texts(&fresh, &photo);
+    assert_eq!((&expected[0]["text"], &expected[0]["indexed"]), (&json!("1207"), &json!(true)));
+    assert_eq!(texts(&album, &before), expected, "read before the change");
+    assert_eq!(texts(&album, &after), expected, "read after it");
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub fn run(options: &EventOptions) -> anyhow::Result<Report> {
 
 async fn measure(options: &EventOptions, database: &BenchDatabase) -> anyhow::Result<Findings> {
     let store = database.open_store().await?;
-    let receiver = Receiver::start(|_| Answer { status: 204, delay: Duration::ZERO });
+    let receiver = Receiver::start(|_| Answer::of(204));
     let fixture = create_album(&store).await?;
     let webhook = NewWebhook {
         tenant: fixture.tenant,

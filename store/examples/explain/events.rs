@@ -20,6 +20,12 @@ use crate::{BATCH, LONG, results_for};
 /// Longer than photos are gathered before they are told.
 const GATHER_TIME: Duration = Duration::from_millis(2100);
 
+/// Longer than nothing may settle until an album is idle.
+const IDLE_TIME: Duration = Duration::from_millis(10_100);
+
+/// Changes of an album that are kept, as the service keeps them.
+const KEPT_CHANGES: u32 = 4096;
+
 /// Makes the calls and adds their plans. `busy` is of the organization with half of all events.
 pub async fn run_calls(
     report: &mut PlanReport,
@@ -64,6 +70,11 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
     while fixture.store.event_publisher.is_due().await? {
         fixture.store.event_publisher.publish(lease).await?;
     }
+    tokio::time::sleep(IDLE_TIME).await;
+    fixture.store.event_publisher.publish(lease).await?;
+    for _ in 0..6 {
+        fixture.store.event_publisher.has_prunable_changes(KEPT_CHANGES).await?;
+    }
     let plans = report.plans.take();
     report.add_plan(
         &plans,
@@ -77,7 +88,9 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
     report.add_plan(&plans, "publisher: the webhooks of a tenant", "select id, types, album from webhook");
     report.add_plan(&plans, "publisher: make a delivery", "insert into webhook_delivery");
     report.add_plan(&plans, "publisher: albums that may be idle", "select album from event_cursor");
+    report.add_plan(&plans, "publisher: since when an album is idle", "select max(settled_at) from photo");
     report.add_plan(&plans, "publisher: events of other transactions", "delete from event_outbox");
+    report.add_plan(&plans, "publisher: albums with old changes", "select album.id, album.pruned_before");
     Ok(())
 }
 
@@ -162,7 +175,11 @@ async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Bo
         fixture.store.start_lists.find_entries(fixture.album, bibs).await?;
         let query = EntryQuery { after: None, prefix: "12".to_owned(), limit: 100 };
         fixture.store.start_lists.list_entries(fixture.album, query).await?;
+        fixture.store.start_lists.get(fixture.album).await?;
     }
+    // When no photo is left, the next step learns the format of an album: of the large one, whose id is the first.
+    while fixture.store.judging.judge(lease).await?.photos > 0 {}
+    fixture.store.judging.judge(lease).await?;
     let plans = report.plans.take();
     report.add_plan(
         &plans,
@@ -176,6 +193,21 @@ async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Bo
         &plans,
         "start list: the entries of some bibs",
         "from start_list_entry where album = $1 and bib",
+    );
+    report.add_plan(
+        &plans,
+        "start list: photos that are not judged yet",
+        "select count(*) from photo where album = $1 and state = 'ready' and list_version",
+    );
+    report.add_plan(
+        &plans,
+        "start list: photos with a text that has no lattice",
+        "where album = $1 and lattice is null",
+    );
+    report.add_plan(
+        &plans,
+        "formats: how often each bib of an album was read",
+        "select coalesce(read_as, text), count(distinct photo)",
     );
     Ok(())
 }

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use time::{Duration, OffsetDateTime};
 
 use super::assert_error_kind;
+use super::credit_days::mock_credits_are_refilled_on_each_day;
 use super::fixture::{AlbumFixture, LONG, empty_results};
 use crate::error::StoreErrorKind;
 use crate::model::album::Tenant;
@@ -31,6 +32,7 @@ pub async fn credits_suite(store: &Store, enforcing: &Store) {
     an_ample_balance_that_is_taken_away_covers_nothing(enforcing).await;
     searches_are_charged_once(enforcing).await;
     mock_credits_are_refilled_and_can_be_set(enforcing).await;
+    mock_credits_are_refilled_on_each_day(enforcing).await;
     usage_is_summed_up_by_day_album_and_operation(store).await;
     tenants_are_told_once_that_their_credits_are_low(enforcing).await;
 }
@@ -58,7 +60,7 @@ pub async fn rates_suite(windows: &dyn RateWindows) {
     assert_eq!(taken.iter().filter(|taken| taken.is_some()).count(), 10);
 }
 
-async fn balance(fixture: &AlbumFixture) -> Balance {
+pub(super) async fn balance(fixture: &AlbumFixture) -> Balance {
     fixture.store.credits.balance(&fixture.tenant).await.expect("reads the balance")
 }
 
@@ -165,7 +167,8 @@ async fn deleted_photos_and_albums_release_what_is_held(store: &Store) {
     assert_eq!((rows.len(), rows[0].album, rows[0].count), (1, Some(other.album), 1));
 }
 
-async fn confirm(fixture: &AlbumFixture, photos: &[PhotoId]) -> (usize, Vec<PhotoId>) {
+/// Confirms photos; returns how many were taken, and which were declined.
+pub(super) async fn confirm(fixture: &AlbumFixture, photos: &[PhotoId]) -> (usize, Vec<PhotoId>) {
     let uploads: Vec<Upload> =
         photos.iter().map(|photo| Upload { photo: *photo, size_bytes: Some(1) }).collect();
     let confirmed =

@@ -10,6 +10,7 @@ use super::assert_error_kind;
 use super::bib_formats::{add_runners, judge_all};
 use super::erasures::{bib_of, erase};
 use super::fixture::{AlbumFixture, LONG, empty_results, face, text};
+use super::idle_albums::idle_albums_suite;
 use crate::error::StoreErrorKind;
 use crate::model::event::{Event, EventPage, EventQuery, EventType};
 use crate::model::ids::{PhotoId, ProcessId};
@@ -30,6 +31,7 @@ pub async fn events_suite(store: &Store) {
     a_photo_of_which_somebody_is_erased_is_told_once(&fixture, lease).await;
     changes_that_nobody_needs_are_deleted_while_the_album_lives(store, lease).await;
     many_photos_fill_events_and_each_is_told_once(&fixture, lease).await;
+    idle_albums_suite(store, lease).await;
     a_page_ends_where_the_next_begins(&fixture).await;
     another_tenant_reads_none_of_them(&fixture).await;
     only_the_holder_of_the_task_publishes(&fixture, lease).await;
@@ -72,13 +74,13 @@ async fn publish_until_told(
     }
 }
 
-async fn list(fixture: &AlbumFixture, after: i64, limit: u32) -> EventPage {
+pub(super) async fn list(fixture: &AlbumFixture, after: i64, limit: u32) -> EventPage {
     let query = EventQuery { after, types: Vec::new(), album: None, limit };
     fixture.store.events.list(&fixture.tenant, query).await.expect("lists events")
 }
 
 /// The photos of the events of a type.
-fn photos_of(events: &[Event], event_type: EventType) -> Vec<Value> {
+pub(super) fn photos_of(events: &[Event], event_type: EventType) -> Vec<Value> {
     let of_type = events.iter().filter(|event| event.event_type == event_type.as_str());
     let photos: Vec<Value> =
         of_type.clone().flat_map(|event| event.data["photos"].as_array().expect("a list").clone()).collect();

@@ -6,7 +6,7 @@ use super::assert_error_kind;
 use crate::conformance::fixture::{AlbumFixture, LONG, empty_results, face, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::{FailureReason, NewPhoto, PhotoQuery, PhotoState, StateCounts};
+use crate::model::photo::{FailureReason, NewPhoto, Photo, PhotoQuery, PhotoState, StateCounts};
 use crate::store::Store;
 use crate::traits::{FinishOutcome, PhotoResults};
 
@@ -17,6 +17,7 @@ pub async fn photos_suite(store: &Store) {
     a_photo_belongs_to_its_album_only(store).await;
     pages_contain_every_photo_once_oldest_first(store).await;
     states_are_counted_and_listed(store).await;
+    photos_that_are_processed_again_are_shown(store).await;
     settled_photos_are_counted_within_the_window(store).await;
     a_deleted_photo_is_removed_with_its_detections(store).await;
 }
@@ -119,6 +120,40 @@ async fn states_are_counted_and_listed(store: &Store) {
         assert!(page.photos.iter().all(|photo| photo.state == state));
         assert_eq!(page.next.is_some(), count > 2);
     }
+    fixture.delete().await;
+}
+
+async fn photos_that_are_processed_again_are_shown(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let mut shown = Vec::new();
+    for _ in 0..3 {
+        shown.push(fixture.add_ready_photo(Vec::new(), Vec::new()).await);
+    }
+    let count = async || store.photos.count_shown(fixture.album).await.expect("counts");
+    assert_eq!(count().await, 3);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 3);
+    fixture.process_next_photo(Vec::new(), Vec::new()).await;
+    fixture.lease_fresh(1, LONG).await;
+    // Of these there is no picture yet.
+    fixture.queue_photos(1).await;
+    fixture.create_photos(1).await;
+    let expected = StateCounts { awaiting_upload: 1, queued: 2, processing: 1, ready: 1, failed: 0 };
+    assert_eq!(fixture.check_counts().await, expected);
+
+    assert_eq!(count().await, 3);
+    let mut listed = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.photos.list_shown(fixture.album, after, 2).await.expect("lists them");
+        assert_eq!(page.total, 3);
+        assert!(page.photos.iter().all(Photo::has_pictures));
+        listed.extend(page.photos.iter().map(|photo| photo.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, shown);
     fixture.delete().await;
 }
 

@@ -19,6 +19,7 @@ use crate::traits::{PhotoResults, TextQuery};
 pub async fn start_lists_suite(store: &Store) {
     a_list_after_the_photos_judges_as_one_before_them(store).await;
     a_photo_that_was_judged_by_an_old_list_is_judged_again(store).await;
+    another_goes_on_where_a_killed_holder_stopped(store).await;
     only_photos_whose_texts_changed_are_told(store).await;
     a_merge_keeps_entries_and_a_list_has_a_limit(store).await;
     a_list_that_is_disabled_or_deleted_leaves_what_was_read(store).await;
@@ -145,6 +146,64 @@ async fn a_list_after_the_photos_judges_as_one_before_them(store: &Store) {
     assert_eq!((hits("1207", true).await, hits("4711", true).await, hits("4711", false).await), (4, 0, 1));
     before.delete().await;
     after.delete().await;
+}
+
+/// Adds 1,152 photos that show what those of the event do, again and again: more than two transactions judge.
+async fn add_many_events(fixture: &AlbumFixture) -> Vec<PhotoId> {
+    let mut photos = Vec::new();
+    for _ in 0..18 {
+        let shown: Vec<Vec<DetectedText>> = (0..8).flat_map(|_| event()).collect();
+        let added = fixture.queue_photos(shown.len()).await;
+        let leases = fixture.lease_fresh(shown.len(), LONG).await;
+        assert_eq!(leases.len(), shown.len());
+        let results = leases.iter().map(|lease| {
+            let place = added.iter().position(|photo| *photo == lease.photo).expect("one of these photos");
+            PhotoResults { texts: shown[place].clone(), ..empty_results(lease) }
+        });
+        fixture.store.queue.finish(results.collect()).await.expect("finishes photos");
+        photos.extend(added);
+    }
+    photos
+}
+
+/// How many photos were judged by the list of their album, and how many are left.
+async fn judged_and_left(fixture: &AlbumFixture) -> (u64, u64) {
+    let summary = fixture.store.start_lists.get(fixture.album).await.expect("gets").expect("a list");
+    (summary.judged, summary.left)
+}
+
+async fn another_goes_on_where_a_killed_holder_stopped(store: &Store) {
+    let whole = AlbumFixture::create(store).await;
+    let expected = add_many_events(&whole).await;
+    import(&whole, &BIBS).await;
+    judge_all(store).await;
+    let halved = AlbumFixture::create(store).await;
+    let photos = add_many_events(&halved).await;
+    import(&halved, &BIBS).await;
+    let total = photos.len() as u64;
+    let killed = take(store).await;
+    let begun = store.judging.judge(killed).await.expect("judges").photos;
+    assert!(begun > 0 && 2 * begun < total, "{begun} of {total} are no beginning");
+    assert_eq!(judged_and_left(&halved).await, (begun, total - begun));
+    // Killed at the second step, wherever that is by then: it is written as a whole or not at all.
+    drop(tokio::time::timeout(Duration::from_millis(20), store.judging.judge(killed)).await);
+    assert!(store.tasks.renew(killed, Duration::ZERO).await.expect("ends the lease"));
+    let next = take(store).await;
+    let (mut judged, left) = judged_and_left(&halved).await;
+    assert!([begun, 2 * begun].contains(&judged), "{judged} photos in steps of {begun}");
+    // Were it not dead, it could not go on.
+    assert_error_kind(store.judging.judge(killed).await, StoreErrorKind::Conflict);
+    assert_eq!(judged_and_left(&halved).await, (judged, left));
+    while store.judging.is_due().await.expect("looks") {
+        judged += store.judging.judge(next).await.expect("judges").photos;
+    }
+    store.tasks.release(next).await.expect("releases");
+    assert_eq!(judged, total, "each photo once");
+    assert_eq!(judged_and_left(&halved).await, (total, 0));
+    let (halved_texts, whole_texts) = (texts_of(&halved, &photos).await, texts_of(&whole, &expected).await);
+    assert!(halved_texts == whole_texts, "judged in parts, photos say something else than judged in one go");
+    whole.delete().await;
+    halved.delete().await;
 }
 
 /// A worker that knows the list of a moment ago.

@@ -1,9 +1,7 @@
 //! Albums, their configuration and their owners. Not the wire types, which the API defines.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use crate::model::bib_format::BibFormatConfig;
@@ -45,7 +43,7 @@ pub struct Album {
 }
 
 /// How the photos of an album are processed and searched.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AlbumConfig {
     /// Face recognition.
     pub face: Recognition,
@@ -54,24 +52,99 @@ pub struct AlbumConfig {
     /// Longest side of the preview, pixels, 64 to 8192.
     pub preview_max_dimension: u32,
     /// Whether its owner gets previews with its watermark, if it has one.
-    #[serde(default)]
     pub preview_watermarked: bool,
     /// Longest side of the thumbnail, pixels, 64 to 8192.
     pub thumbnail_max_dimension: u32,
     /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
     pub bib_pattern: String,
     /// How the start list is used, once there is one.
-    #[serde(default)]
     pub start_list: StartListConfig,
     /// The format by which bibs are judged where no start list does.
-    #[serde(default)]
     pub bib_format: BibFormatConfig,
     /// For how long its faces and photos are kept.
-    #[serde(default)]
     pub retention: RetentionConfig,
-    /// Members that this version does not know: a newer one wrote them, and may run beside this one.
-    #[serde(flatten)]
-    pub rest: BTreeMap<String, Value>,
+    /// Members that this version does not know: a newer one wrote them, and may run beside this one. Those of a part, such as
+    /// `face`, are in an object of its name.
+    pub rest: Map<String, Value>,
+}
+
+impl AlbumConfig {
+    /// Whether texts are judged the same by both. A start list judges by the pattern too: what matches it and was read as no
+    /// bib is none for another reason, which the list does not know.
+    pub fn judges_as(&self, other: &Self) -> bool {
+        self.start_list == other.start_list
+            && self.bib_format == other.bib_format
+            && self.bib_pattern == other.bib_pattern
+    }
+}
+
+/// The members of a configuration that this version knows, as they are stored.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AlbumConfig")]
+struct KnownMembers {
+    face: Recognition,
+    text: Recognition,
+    preview_max_dimension: u32,
+    #[serde(default)]
+    preview_watermarked: bool,
+    thumbnail_max_dimension: u32,
+    bib_pattern: String,
+    #[serde(default)]
+    start_list: StartListConfig,
+    #[serde(default)]
+    bib_format: BibFormatConfig,
+    #[serde(default)]
+    retention: RetentionConfig,
+    #[serde(skip)]
+    rest: Map<String, Value>,
+}
+
+impl Serialize for AlbumConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let known = KnownMembers::serialize(self, serde_json::value::Serializer);
+        let mut whole = known.map_err(<S::Error as ser::Error>::custom)?;
+        if let Value::Object(whole) = &mut whole {
+            add_unknown(whole, &self.rest);
+        }
+        whole.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for AlbumConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut stored = Value::deserialize(deserializer)?;
+        let config = KnownMembers::deserialize(&stored);
+        let mut config = config.map_err(<D::Error as de::Error>::custom)?;
+        let known = KnownMembers::serialize(&config, serde_json::value::Serializer);
+        let known = known.map_err(<D::Error as de::Error>::custom)?;
+        if let (Value::Object(stored), Value::Object(known)) = (&mut stored, &known) {
+            remove_known(stored, known);
+            config.rest = std::mem::take(stored);
+        }
+        Ok(config)
+    }
+}
+
+/// Adds the members that this version does not know. A part that is gone, as a grid may be, gets none.
+fn add_unknown(whole: &mut Map<String, Value>, unknown: &Map<String, Value>) {
+    for (name, unknown) in unknown {
+        let member = whole.entry(name.as_str()).or_insert_with(|| unknown.clone());
+        if let (Value::Object(member), Value::Object(unknown)) = (member, unknown) {
+            add_unknown(member, unknown);
+        }
+    }
+}
+
+/// Leaves of what is stored the members that this version does not know.
+fn remove_known(stored: &mut Map<String, Value>, known: &Map<String, Value>) {
+    stored.retain(|name, member| match (known.get(name), member) {
+        (None, _) => true,
+        (Some(Value::Object(known)), Value::Object(member)) => {
+            remove_known(member, known);
+            !member.is_empty()
+        }
+        (Some(_), _) => false,
+    });
 }
 
 /// For how many days something of an album is kept after its last photo was confirmed; `None` for ever.
@@ -236,5 +309,32 @@ mod tests {
         stored["bib_format"] = json!("auto");
         stored["retention"] = json!({ "photos_days": null, "faces_days": null });
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
+    }
+
+    #[test]
+    fn parts_of_a_configuration_keep_what_this_version_does_not_know() {
+        let grid =
+            json!({ "rows": 2, "columns": 3, "cell_width": 640, "cell_height": 640, "of_tomorrow": 1 });
+        let recognition = json!({
+            "enabled": true, "confidence_threshold": 50.0, "mode": "photo", "grid": grid, "of_tomorrow": "a model",
+        });
+        let mut stored = json!({
+            "face": recognition,
+            "text": recognition,
+            "preview_max_dimension": 2048,
+            "preview_watermarked": false,
+            "thumbnail_max_dimension": 512,
+            "bib_pattern": DEFAULT_BIB_PATTERN,
+            "start_list": { "enabled": true, "off_list_share": 0.05, "of_tomorrow": { "waves": [1, 2] } },
+            "bib_format": "auto",
+            "retention": { "photos_days": null, "faces_days": 30, "of_tomorrow": null },
+        });
+        let text = serde_json::to_string(&stored).unwrap();
+        let mut config: AlbumConfig = serde_json::from_str(&text).unwrap();
+        assert_eq!(config.rest["start_list"], json!({ "of_tomorrow": { "waves": [1, 2] } }));
+        assert_eq!(serde_json::to_value(&config).unwrap(), stored);
+        (config.face.enabled, config.text.grid) = (false, None);
+        (stored["face"]["enabled"], stored["text"]["grid"]) = (json!(false), Value::Null);
+        assert_eq!(serde_json::to_value(&config).unwrap(), stored, "a part that is gone keeps nothing");
     }
 }

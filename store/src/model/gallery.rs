@@ -248,9 +248,9 @@ pub struct NewReport {
     pub photos: Vec<ReportedPhoto>,
     /// What is said.
     pub kind: ReportKind,
-    /// Who says it: the HMAC of the network, or of the selfie whose owner asks to be removed.
+    /// Who says it: the HMAC of the network, or of the selfie or the bib whose owner asks to be removed.
     pub visitor: [u8; 32],
-    /// In the visitor's words.
+    /// In the visitor's words; of a request to be removed by a bib the bib.
     pub note: String,
     /// When, by the database's clock, microseconds: photos that were read since were not looked at.
     pub created_at: i64,
@@ -267,8 +267,17 @@ pub struct StoredReport {
     pub faces: Vec<BoundingBox>,
     /// What is said.
     pub kind: ReportKind,
-    /// In the visitor's words.
+    /// In the visitor's words; of a request to be removed by a bib the bib.
     pub note: String,
     /// When.
     pub created_at: OffsetDateTime,
+}
+
+impl StoredReport {
+    /// The bib by which a visitor asks to be removed.
+    #[must_use]
+    pub fn bib(&self) -> Option<&str> {
+        let is_by_bib = self.kind == ReportKind::Removal && self.faces.is_empty() && !self.note.is_empty();
+        is_by_bib.then_some(self.note.as_str())
+    }
 }

@@ -51,12 +51,16 @@ pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;
 pub(crate) use self::costs::SqlCosts;
 pub(crate) use self::counts::find_mismatches as find_count_mismatches;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) use self::credits::ageing::age_credits;
 pub(crate) use self::credits::rates::SqlRateWindows;
 pub(crate) use self::credits::{SharedLedger, SqlCredits};
 pub(crate) use self::database::Database;
 pub use self::database::{DatabaseKind, lock_database, migrate};
 pub(crate) use self::downloads::SqlDownloads;
 pub(crate) use self::events::SqlEvents;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) use self::events::ageing::age_events;
 pub(crate) use self::faces::SqlFaces;
 pub(crate) use self::galleries::SqlGalleries;
 pub(crate) use self::gc_queries::SqlGcQueries;

@@ -13,7 +13,7 @@ use crate::model::photo::{
 };
 use crate::search::faces::FaceCache;
 use crate::sql::changes::{ChangeKind, record_changes};
-use crate::sql::database::Database;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
 use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Photos, Result};
@@ -41,6 +41,16 @@ pub(crate) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
     "where album = $1 and id in \
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
+
+/// Photos that have pictures, as [`Photo::has_pictures`] says. Reads the album until the page is full.
+pub(crate) const SHOWN_PAGE: &str = select_photo!(
+    "where album = $1 and id > $2 \
+     and (state = 'ready' or state in ('queued', 'processing') and width is not null) order by id limit $3"
+);
+
+/// Those of them that are processed again. Selects in a nested query too, so that it reads only what waits or is processed.
+pub(crate) const COUNT_SHOWN_AGAIN: &str = "select count(*) from photo where album = $1 and width is not null \
+     and id in (select id from photo where album = $1 and state in ('queued', 'processing'))";
 
 /// Sums the counts that the database's triggers keep: a few rows, however many photos the album has.
 pub(crate) const COUNT_BY_STATE: &str =
@@ -174,6 +184,24 @@ impl Photos for SqlPhotos {
         to_page(rows, filter.limit, total)
     }
 
+    async fn list_shown(&self, album: AlbumId, after: Option<PhotoId>, limit: u32) -> Result<PhotoPage> {
+        const OPERATION: &str = "list photos with pictures";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let rows: Vec<PhotoRow> = query(OPERATION, SHOWN_PAGE)
+            .bind(album)
+            .bind(after.unwrap_or(PhotoId(uuid::Uuid::nil())))
+            .bind(i64::from(limit) + 1)
+            .fetch_all(&mut snapshot)
+            .await?;
+        let total = count_shown(OPERATION, album, &mut snapshot).await?;
+        to_page(rows, limit, total)
+    }
+
+    async fn count_shown(&self, album: AlbumId) -> Result<u64> {
+        const OPERATION: &str = "count photos with pictures";
+        count_shown(OPERATION, album, &mut self.database.begin_snapshot(OPERATION).await?).await
+    }
+
     async fn list_taken(&self, album: AlbumId, asked: TakenQuery) -> Result<PhotoPage> {
         const OPERATION: &str = "list photos by how they were taken";
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
@@ -253,6 +281,16 @@ pub(crate) async fn load_counts<'c>(
         *counts.get_mut(parse_photo_state(&state)?) = count.unsigned_abs();
     }
     Ok(counts)
+}
+
+/// Counts the photos that have pictures.
+async fn count_shown(operation: &'static str, album: AlbumId, snapshot: &mut Transaction) -> Result<u64> {
+    let counts = load_counts(operation, album, &mut *snapshot).await?;
+    if counts.queued + counts.processing == 0 {
+        return Ok(counts.ready);
+    }
+    let (again,): (i64,) = query(operation, COUNT_SHOWN_AGAIN).bind(album).fetch_one(snapshot).await?;
+    Ok(counts.ready + again.unsigned_abs())
 }
 
 fn photo_not_found(id: PhotoId) -> StoreError {

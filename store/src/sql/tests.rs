@@ -47,7 +47,7 @@ fn urls_name_files() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 37] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -84,7 +84,10 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 37] {
         (start_lists::judging::TEXTS_OF_PHOTOS, &["seen_text_by_photo (album=? AND photo=?)"]),
         (start_lists::FIND_ENTRIES, &["PRIMARY KEY (album=? AND bib=?)"]),
         (start_lists::ENTRY_PAGE.into(), &["PRIMARY KEY (album=? AND bib>? AND bib<?)"]),
+        (start_lists::COUNT_WITHOUT_LATTICE.into(), &["seen_text_without_lattice (album=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
+        (photos::SHOWN_PAGE.into(), &["PRIMARY KEY (album=? AND id>?)"]),
+        (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_by_state (album=? AND state=?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (costs::STORED.into(), &["album_by_owner (", "photo_count USING PRIMARY KEY (album=?)"]),
@@ -93,7 +96,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 37] {
 }
 
 /// Those of events, balances and webhooks.
-fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 10] {
+fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 12] {
     [
         (events::EVENT_PAGE, &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
         (events::ALL_EVENTS_PAGE.into(), &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
@@ -101,6 +104,12 @@ fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 10] {
         (events::NEWEST_OF_TENANT.into(), &["event_by_tenant (organization=? AND mode=?)"]),
         (events::gathering::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
         (events::publisher::IDLE_ALBUMS.into(), &["event_cursor_idle (idle_check_at<?)"]),
+        (
+            events::publisher::LAST_SETTLED.into(),
+            &["album_change_feed USING PRIMARY KEY (album=?)", "photo_settled (album=? AND settled_at>?)"],
+        ),
+        // Reads the albums in the order of their ids, once a minute.
+        (events::pruning::PRUNABLE_ALBUMS.into(), &["event_cursor USING PRIMARY KEY (album=?)"]),
         (
             credits::balances::BALANCE.into(),
             &[
@@ -127,6 +136,9 @@ async fn hot_statements_use_indexes_only() {
     }
     let page = explain_plan(&database, photos::PHOTO_PAGE).await;
     assert!(page.contains("(album=? AND id>?)"), "{page}");
+    // Groups all texts of an album, which no index has by what was read.
+    let sightings = explain_plan(&database, start_lists::formats::SIGHTINGS).await;
+    assert!(sightings.contains("seen_text_by_photo (album=?)"), "{sightings}");
 }
 
 async fn explain_plan(database: &SqliteFile, statement: &str) -> String {

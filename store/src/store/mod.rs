@@ -1,5 +1,7 @@
 //! The store: opens the backends that the settings name and hands them out as the traits of [`crate::traits`].
 
+#[cfg(any(test, feature = "conformance"))]
+mod ageing;
 mod opening;
 
 use std::sync::Arc;
@@ -161,15 +163,6 @@ pub struct StoreSettings {
 }
 
 impl Store {
-    /// Lets time pass for webhooks: what is due or has failed is so much older. For tests of schedules of days.
-    ///
-    /// # Errors
-    /// `Unavailable` when the database fails.
-    #[cfg(any(test, feature = "conformance"))]
-    pub async fn age_webhooks(&self, by: std::time::Duration) -> Result<(), StoreError> {
-        crate::sql::age_webhooks(&self.database, by).await
-    }
-
     /// Opens the database and the storage that the URLs name, creates them when missing (except buckets), and applies
     /// migrations. Needs a tokio runtime: confirmations are committed by a task, which ends with the last clone of the
     /// store.

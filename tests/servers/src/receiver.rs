@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,12 +26,32 @@ pub struct ReceivedRequest {
 }
 
 /// How a request is answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
     pub status: u16,
     /// After this time.
     pub delay: Duration,
+    /// Headers, beside the length of the body.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// This status, at once and without more.
+    pub fn of(status: u16) -> Self {
+        Self { status, delay: Duration::ZERO, headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// As it is sent.
+    fn to_bytes(&self) -> Vec<u8> {
+        let headers: String =
+            self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = self.body.len();
+        let head = format!("HTTP/1.1 {} Chosen\r\ncontent-length: {length}\r\n{headers}\r\n", self.status);
+        [head.as_bytes(), &self.body].concat()
+    }
 }
 
 /// Chooses the answer of a request: by its place among all, from 0.
@@ -48,6 +68,7 @@ struct Shared {
     received: Mutex<Vec<ReceivedRequest>>,
     /// The ports of clients whose request has arrived and is not answered yet.
     waiting: Mutex<BTreeSet<u16>>,
+    cut_off: AtomicUsize,
     is_stopped: AtomicBool,
 }
 
@@ -60,6 +81,7 @@ impl Receiver {
             choose: Box::new(choose),
             received: Mutex::default(),
             waiting: Mutex::default(),
+            cut_off: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
         });
         let serving = Arc::clone(&shared);
@@ -99,6 +121,11 @@ impl Receiver {
     pub fn waiting_ports(&self) -> Vec<u16> {
         lock(&self.shared.waiting).iter().copied().collect()
     }
+
+    /// How many answers their clients did not take to the end.
+    pub fn cut_off(&self) -> usize {
+        self.shared.cut_off.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Receiver {
@@ -132,11 +159,11 @@ fn serve(shared: &Shared, mut connection: &TcpStream) {
         lock(&shared.waiting).insert(client.port());
         let until = Instant::now() + answer.delay;
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        let head = format!("HTTP/1.1 {} Chosen\r\ncontent-length: 0\r\n\r\n", answer.status);
-        let written = connection.write_all(head.as_bytes());
+        let written = connection.write_all(&answer.to_bytes());
         lock(&shared.waiting).remove(&client.port());
-        // The client may have been killed.
+        // The client may have been killed, or have read enough.
         if written.is_err() {
+            shared.cut_off.fetch_add(1, Ordering::SeqCst);
             return;
         }
     }

@@ -36,8 +36,8 @@ impl Partner {
         let delay = Arc::new(AtomicU64::new(0));
         let chosen = Arc::clone(&delay);
         let receiver = Receiver::start(move |place| Answer {
-            status: if place % REFUSED_EVERY == REFUSED_EVERY - 1 { 500 } else { 204 },
             delay: Duration::from_millis(chosen.load(Ordering::SeqCst)),
+            ..Answer::of(if place % REFUSED_EVERY == REFUSED_EVERY - 1 { 500 } else { 204 })
         });
         Self { receiver, delay }
     }

@@ -1,5 +1,6 @@
 //! Credits of a whole service: on the command line, under kills, and limits that several processes share.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use photofinish_servers::Postgres;
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{ALL_SCOPES, Partner, Service, ServiceOptions, wait_until};
 use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
 
 fn credits(partner: &Partner) -> Value {
     partner.call_ok("/credits/get", &json!({}))
@@ -95,31 +97,70 @@ fn a_key_is_created_with_limits_and_listed_with_them() {
 /// and in the end what was spent is the number of photos that are ready.
 #[test]
 fn kills_lose_no_credits_and_charge_nothing_twice() {
-    let service = Service::start(enforced());
+    // At first it takes small photos alone: large ones fail, and are retried once it takes them too.
+    let mut service = Service::start(enforced().with_setting("PHOTOFINISH_MAX_MEGAPIXELS", "1"));
     let partner = service.partner_with(&service.create_key_for("Killed Runners", &ALL_SCOPES, "test"));
     let album = partner.create_album("Killed");
-    let photo = TestPhoto::new(600, 400).to_jpeg();
-    let mut uploaded = 0;
+    let (photo, large) = (TestPhoto::new(600, 400).to_jpeg(), TestPhoto::new(1500, 1000).to_jpeg());
+    let upload = |name: &str, bytes: &[u8]| partner.upload_photo(&album, name, bytes);
+    let failing = [
+        upload("large.jpg", &large),
+        upload("another.jpg", &large),
+        upload("damaged.jpg", &photo[..photo.len() / 2]),
+    ];
     for round in 0..4 {
-        for number in 0..12 {
-            partner.upload_photo(&album, &format!("{round}-{number}.jpg"), &photo);
-            uploaded += 1;
+        for number in 0..11 {
+            upload(&format!("{round}-{number}.jpg"), &photo);
         }
-        if round == 2 {
-            partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
+        match round {
+            1 => wait_until("three photos have failed", || partner.album_progress(&album)["failed"] == 3),
+            2 => retry(&partner, &album, &failing),
+            3 => drop(partner.call_ok("/albums/reprocess", &json!({ "albumId": album }))),
+            _ => {}
         }
         service.kill();
-        service.restart();
+        if round == 1 {
+            service = service.restart_with(enforced());
+        } else {
+            service.restart();
+        }
         check_balance(&partner, &album);
     }
-    wait_until("all photos have settled", || credits(&partner)["held"] == json!(0));
-    let counts = partner.call_ok("/albums/progress", &json!({ "albumId": album }));
-    assert_eq!((&counts["ready"], &counts["failed"]), (&json!(uploaded), &json!(0)));
-    wait_until("the last round has ended", || {
-        partner.call_ok("/albums/progress", &json!({ "albumId": album }))["processing"] == json!(0)
-    });
+    let counts = partner.wait_until_idle(&album);
+    let ready = 4 * 11 + 2;
+    assert_eq!((&counts["ready"], &counts["failed"]), (&json!(ready), &json!(1)));
+    wait_until("nothing is held", || credits(&partner)["held"] == json!(0));
     let end = credits(&partner);
-    assert_eq!((&end["spent"], &end["balance"]), (&json!(uploaded), &json!(10_000 - uploaded)));
+    assert_eq!((&end["spent"], &end["balance"]), (&json!(ready), &json!(10_000 - ready)));
+    service.kill();
+    check_rows(&service.data_dir(), ready);
+}
+
+fn retry(partner: &Partner, album: &str, photos: &[String]) {
+    for photo in photos {
+        partner.call_ok("/photos/photo/retry", &json!({ "albumId": album, "photoId": photo }));
+    }
+}
+
+/// Compares the rows of a service that has ended: all photos that are ready were charged, no others, and each once.
+fn check_rows(folder: &Path, ready: i64) {
+    const ROWS: &str = "select (select count(*) from photo where state = 'ready'), \
+        (select count(*) from photo where state = 'ready' and charged_at is not null), \
+        (select count(*) from photo where charged_at is not null), \
+        (select coalesce(sum(spent), 0) from credit_shard), (select coalesce(sum(credits), 0) from usage_rollup), \
+        (select coalesce(sum(held), 0) from credit_shard), (select coalesce(sum(held), 0) from photo)";
+    type Row = (i64, i64, i64, i64, i64, i64, i64);
+    let url = format!("sqlite:{}", folder.join("photofinish.sqlite").display());
+    let read = async {
+        let mut connection = SqliteConnection::connect(&url).await?;
+        sqlx::query_as::<_, Row>(ROWS).fetch_one(&mut connection).await
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let rows = runtime.block_on(read).expect("the rows of the database");
+    let (ready_now, charged_of_ready, charged, spent, used, held, held_for_photos) = rows;
+    assert_eq!((ready_now, charged_of_ready, charged), (ready, ready, ready));
+    // In thousandths of a credit.
+    assert_eq!((spent, used, held, held_for_photos), (1000 * ready, 1000 * ready, 0, 0));
 }
 
 /// Between two looks at the photos, what is held is the number of those that are queued or processing and were never ready.
@@ -159,8 +200,15 @@ fn processes_share_the_limit_of_a_key() {
     let reset = |response: &photofinish_tests::harness::Response| -> u32 {
         response.header("ratelimit-reset").expect("a limit").parse().expect("a number")
     };
-    wait_until("a new window begins", || reset(&partners[0].call("/credits/get", &json!({}))) > 45);
-    let (admitted, refused) = (AtomicU32::new(0), AtomicU32::new(0));
+    // Of the requests that look for it, the last one alone is in the window: it ends the wait.
+    let mut in_window = 0;
+    wait_until("a new window begins", || {
+        let response = partners[0].call("/credits/get", &json!({}));
+        let is_new = reset(&response) > 45;
+        in_window += u32::from(is_new && response.status == 200);
+        is_new
+    });
+    let (admitted, refused) = (AtomicU32::new(in_window), AtomicU32::new(0));
     let begin = Instant::now();
     std::thread::scope(|scope| {
         for partner in &partners {
@@ -183,8 +231,9 @@ fn processes_share_the_limit_of_a_key() {
     assert!(begin.elapsed() < Duration::from_secs(44), "the window is over");
     let (admitted, refused) = (admitted.into_inner(), refused.into_inner());
     assert!(refused > 0 && admitted <= LIMIT, "{admitted} of {LIMIT} admitted, {refused} refused");
-    // A few requests were made to wait for the window.
-    assert!(f64::from(admitted) >= 0.9 * f64::from(LIMIT), "{admitted} of {LIMIT} admitted");
+    // A process that refuses has found the limit taken, in parts of three units. It takes a part to spend of it at once, so that
+    // two units of the last part of each process may be left, where it is asked no more: 294 of 300 are admitted at least.
+    assert!(f64::from(admitted) >= 0.97 * f64::from(LIMIT), "{admitted} of {LIMIT} admitted");
     // The first requests, which waited for a window, were in the one before.
     let statements = server.count_calls(&database, "insert into rate_window");
     assert!(statements <= 2 * STATEMENTS, "{statements} statements for {} requests", admitted + refused);

@@ -14,7 +14,7 @@ use crate::end_to_end::finish_photo;
 const STOP: Duration = Duration::from_secs(60);
 
 /// Asks for what would be erased, then erases it; returns the receipt.
-fn erase(partner: &Partner, path: &str, mut request: Value) -> Value {
+pub(crate) fn erase(partner: &Partner, path: &str, mut request: Value) -> Value {
     request["dryRun"] = json!(true);
     let shown = partner.call_ok(path, &request);
     request["dryRun"] = json!(false);

@@ -19,6 +19,7 @@ mod events;
 mod health;
 mod heic;
 mod keys;
+mod master_secret;
 mod openapi;
 mod orientation;
 mod orpc;

@@ -68,3 +68,28 @@ fn an_interrupted_judging_ends_like_an_album_that_had_its_list_from_the_start() 
     );
     assert_eq!(partner.search_by_bib(&after, "4711").len(), PHOTOS / 4, "late registrations are found");
 }
+
+#[test]
+fn an_album_that_is_processed_again_keeps_its_start_list() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let album = partner.create_album("Processed twice");
+    import(&partner, &album);
+    let photos = upload_event(&partner, &album);
+    partner.wait_until_idle(&album);
+    let on_album = json!({ "albumId": album });
+    let list = || partner.call_ok("/albums/startlist/get", &on_album);
+    let look = || {
+        wait_until("every photo is judged", || list()["left"] == 0);
+        let entries = partner.call_ok("/albums/startlist/entries", &on_album);
+        (list(), entries, texts(&partner, &album, &photos))
+    };
+    let before = look();
+    assert_eq!((&before.0["entries"], &before.0["judged"]), (&json!(5), &json!(PHOTOS)));
+    assert_eq!(before.2[1][0]["text"], "1208", "judged by the list");
+    let queued = partner.call_ok("/albums/reprocess", &on_album)["queued"].clone();
+    assert_eq!(queued, PHOTOS);
+    partner.wait_until_idle(&album);
+    assert_eq!(look(), before, "the version of the list, its entries, and what it says of each photo");
+    assert_eq!(partner.search_by_bib_exact(&album, "1208").len(), PHOTOS / 4);
+}

@@ -18,7 +18,7 @@ struct Hook(Receiver);
 impl Hook {
     fn start(script: &'static [u16]) -> Self {
         let status = move |place: usize| script.get(place).copied().unwrap_or(204);
-        Self(Receiver::start(move |place| Answer { status: status(place), delay: Duration::ZERO }))
+        Self(Receiver::start(move |place| Answer::of(status(place))))
     }
 
     fn url(&self) -> String {

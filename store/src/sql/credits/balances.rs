@@ -129,4 +129,13 @@ impl Refills {
             days.insert(tenant.organization, day_of(now));
         }
     }
+
+    /// Makes the refill that is remembered of an organization lie so many days further in the past.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(super) fn age(&self, organization: OrganizationId, days: i64) {
+        let mut remembered = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(day) = remembered.get_mut(&organization) {
+            *day -= days;
+        }
+    }
 }

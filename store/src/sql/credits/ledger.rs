@@ -22,7 +22,7 @@ const PARTS: i64 = 16;
 /// Albums whose tenants are remembered: a few hundred bytes each.
 const MAX_KNOWN_ALBUMS: usize = 4096;
 
-const MICROS_PER_DAY: i64 = 86_400_000_000;
+pub(super) const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 macro_rules! balances_of_postgres {
     ($rows:literal, $part:literal) => {

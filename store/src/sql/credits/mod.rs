@@ -2,6 +2,8 @@
 //! queue, through [`ledger`].
 
 pub(crate) mod acceptance;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod ageing;
 pub(crate) mod balances;
 pub(crate) mod ledger;
 pub(crate) mod rates;

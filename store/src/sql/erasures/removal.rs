@@ -102,6 +102,7 @@ impl Removal {
             let again = find_photos(&mut transaction, OPERATION, erasure).await?;
             found = find_subject(&mut transaction, OPERATION, erasure, &again).await?;
             forget_in_rules(&mut transaction, album, bib).await?;
+            forget_requests(&mut transaction, album, bib).await?;
         }
         let photos = found.photos();
         let deleted = find_deleted(&mut transaction, erasure, &found, &photos).await?;
@@ -265,6 +266,13 @@ pub(super) async fn delete_photos(
     }
     let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
     query(OPERATION, DELETE_PHOTOS).bind(album).bind(ids).execute(transaction).await.map(drop)
+}
+
+/// Deletes what visitors asked by a bib, which is done with it.
+async fn forget_requests(transaction: &mut Transaction, album: AlbumId, bib: &str) -> Result<()> {
+    let forget =
+        "delete from gallery_report where album = $1 and kind = 'removal' and faces is null and note = $2";
+    query(OPERATION, forget).bind(album).bind(bib).execute(transaction).await.map(drop)
 }
 
 /// Takes a bib out of the start list of its album, and of what was learned of the album's bibs.

@@ -1,5 +1,7 @@
 //! Events in the database: their list, and in [`publisher`] how they get there.
 
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod ageing;
 pub(crate) mod gathering;
 pub(crate) mod outbox;
 pub(crate) mod pruning;

@@ -67,6 +67,10 @@ pub(crate) const CHANGED_ALBUMS: Statement = Statement::PerDialect {
 pub(crate) const IDLE_ALBUMS: &str =
     "select album from event_cursor where idle_check_at <= $1 order by idle_check_at limit $2";
 
+/// Whether an album has changes that are not told yet, and when the last of its photos settled that still are.
+pub(crate) const LAST_SETTLED: &str = "select (select count(*) from album_change_feed where album = $1), \
+     coalesce((select max(settled_at) from photo where album = $1 and settled_at is not null), 0)";
+
 /// With whether it was charged, as photos are that become ready, before it last settled.
 macro_rules! photo_states {
     ($is_named:literal) => {
@@ -242,14 +246,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Tells that an album is idle, or looks again later.
+    /// Tells that an album is idle, or looks again when it may be.
     async fn check_idle(&mut self, album: AlbumId) -> Result<()> {
         let set = "update event_cursor set idle_check_at = $2, idle_told_at = coalesce($3, idle_told_at) where album = $1";
         let (mut check_at, mut told_at) = (None, None);
         if let Some(album) = self.find_open_album(album).await? {
             let counts = load_counts(OPERATION, album.id, &mut *self.transaction).await?;
-            if counts.queued + counts.processing > 0 {
-                check_at = Some(self.now + IDLE_AFTER_MICROS);
+            let idle_from = self.find_idle_time(album.id, &counts).await?;
+            if idle_from > self.now {
+                check_at = Some(idle_from);
             } else {
                 told_at = Some(self.now);
                 self.publish_of_album(&album, EventType::AlbumIdle, &idle_data(album.id, &counts)).await?;
@@ -262,6 +267,17 @@ impl Turn<'_> {
             .execute(&mut *self.transaction)
             .await
             .map(drop)
+    }
+
+    /// Returns from when on an album of these counts is idle, if nothing happens until then. It was at work until now where
+    /// photos settled that are not told yet: they are told first. To be called after the counts were read: what settles
+    /// between the two statements is then seen by one of them.
+    async fn find_idle_time(&mut self, album: AlbumId, counts: &StateCounts) -> Result<i64> {
+        let (untold, settled_at): (i64, i64) =
+            query(OPERATION, LAST_SETTLED).bind(album).fetch_one(&mut *self.transaction).await?;
+        let is_at_work = counts.queued + counts.processing > 0 || untold > 0;
+        let worked_until = if is_at_work { self.now } else { settled_at };
+        Ok(worked_until.saturating_add(IDLE_AFTER_MICROS))
     }
 
     /// Numbers the events that other transactions left.
@@ -373,4 +389,41 @@ fn idle_data(album: AlbumId, counts: &StateCounts) -> Value {
         "failed": counts.failed,
         "awaitingUpload": counts.awaiting_upload,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::conformance::AlbumFixture;
+    use crate::model::ids::ProcessId;
+    use crate::model::process::Task;
+    use crate::sql::tests::open_store;
+
+    /// A publisher that goes on at the present of an album, because a server has lost changes, tells no photos before.
+    #[tokio::test]
+    async fn an_album_whose_photo_has_just_settled_is_not_idle_even_if_nothing_is_left_to_tell() {
+        let (_folder, store, database) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+        for go_on in [
+            "insert into event_cursor (album, published, idle_check_at) values ($1, 1, 1)",
+            "delete from album_change_feed where album = $1",
+        ] {
+            sqlx::query(go_on).bind(fixture.album).execute(&database.writer).await.unwrap();
+        }
+        let hour = Duration::from_secs(3600);
+        let lease = store.tasks.take(Task::EventPublisher, ProcessId::generate(), hour).await;
+        let lease = lease.unwrap().unwrap();
+        let publish = async || store.event_publisher.publish(lease).await.unwrap().events;
+        assert_eq!(publish().await, 0);
+        let pause = "select idle_check_at - (select settled_at from photo where album = $1) \
+                     from event_cursor where album = $1";
+        let pause: i64 =
+            sqlx::query_scalar(pause).bind(fixture.album).fetch_one(&database.reader).await.unwrap();
+        assert_eq!(pause, IDLE_AFTER_MICROS, "looked at again when ten seconds have passed");
+        store.age_events(fixture.album, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(publish().await, 1);
+    }
 }

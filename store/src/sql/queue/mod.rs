@@ -138,6 +138,12 @@ impl SqlQueue {
         }
     }
 
+    /// What this process remembers of credits, for tests in which days pass.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(crate) fn ledger(&self) -> &SharedLedger {
+        &self.shared
+    }
+
     /// Expires every running lease; returns how many. Their photos become crash suspects.
     pub(crate) async fn reclaim_leases(&self) -> Result<u64> {
         const OPERATION: &str = "reclaim leases";

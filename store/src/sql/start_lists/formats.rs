@@ -26,7 +26,7 @@ pub(super) const NEXT_ALBUM: &str =
     "select album from album_to_learn where album > $1 order by album limit 1";
 
 /// Bibs that exact searches would find by what was read, with the number of their photos.
-const SIGHTINGS: &str = "select coalesce(read_as, text), count(distinct photo) from seen_text \
+pub(crate) const SIGHTINGS: &str = "select coalesce(read_as, text), count(distinct photo) from seen_text \
      where album = $1 and coalesce(read_standing, standing) = 'INDEXED' group by coalesce(read_as, text)";
 
 const SAVE: &str = "insert into bib_format (album, learned, learned_at) values ($1, $2, $3) \

@@ -1,5 +1,5 @@
-//! The sealed secrets of webhooks, of erased bibs and of galleries: whether they can be opened, and sealing them again with another master
-//! secret.
+//! The sealed secrets of webhooks, of erased bibs and of galleries: whether they can be opened, and sealing them again with
+//! another master secret.
 
 use crate::error::StoreErrorKind;
 use crate::model::ids::{AlbumId, WebhookId};
@@ -24,6 +24,10 @@ pub enum SealedSecrets {
 
 /// Checks the secret that was sealed first and the one that was sealed last: after an interrupted change of the master
 /// secret the two may differ.
+///
+/// Accounts need no master secret, as nothing of theirs is sealed: the database has Argon2 hashes of passwords, and digests
+/// of the random tokens of links and sessions. Wrong passwords are counted by digests of networks; without a master secret
+/// each process has a key of its own for these, so that it counts for itself, and nothing fails.
 pub(crate) async fn check(database: &Database, master: Option<&MasterSecret>) -> Result<SealedSecrets> {
     const OPERATION: &str = "check sealed secrets";
     let ends = "select id, secret from webhook where id = (select id from webhook order by updated_at limit 1) \
@@ -148,5 +152,100 @@ async fn reseal_by_album(database: &Database, master: &MasterSecret, table: &Sea
             resealed += update.bind(sealed).execute(&mut transaction).await?;
         }
         transaction.commit(OPERATION).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use time::{Duration, OffsetDateTime};
+
+    use super::*;
+    use crate::conformance::{AlbumFixture, test_settings};
+    use crate::model::account::{LinkPurpose, NewAccount, NewLink, Role};
+    use crate::model::erasure::{ErasureSubject, NewErasure, PhotoFate};
+    use crate::model::event::EventType;
+    use crate::model::webhook::NewWebhook;
+    use crate::store::{Store, StoreSettings};
+
+    async fn open(folder: &Path, master_secret: Option<MasterSecret>) -> Store {
+        Store::open(StoreSettings { master_secret, ..test_settings(folder) }).await.unwrap()
+    }
+
+    /// What a process with this master secret says of the secrets in the database.
+    async fn check_with(folder: &Path, master_secret: Option<MasterSecret>) -> SealedSecrets {
+        let store = open(folder, master_secret).await;
+        let checked = store.check_sealed_secrets().await.unwrap();
+        store.close().await;
+        checked
+    }
+
+    /// Checks what processes with other master secrets, and with none, say of what was sealed with the first.
+    async fn assert_is_sealed(folder: &Path, first: [u8; 32]) {
+        assert_eq!(check_with(folder, None).await, SealedSecrets::NoMasterSecret);
+        let second = [8; 32];
+        for (current, old, expected) in [
+            (first, None, SealedSecrets::Readable),
+            (second, None, SealedSecrets::OtherMasterSecret),
+            (second, Some(first), SealedSecrets::Readable),
+        ] {
+            assert_eq!(check_with(folder, Some(MasterSecret::new(current, old))).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_webhook_needs_the_master_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(check_with(folder.path(), None).await, SealedSecrets::Readable, "nothing is sealed");
+        let store = open(folder.path(), Some(MasterSecret::new([7; 32], None))).await;
+        let fixture = AlbumFixture::create(&store).await;
+        let webhook = NewWebhook {
+            tenant: fixture.tenant,
+            created_by: fixture.key.id,
+            url: "https://timing.example/hook".into(),
+            label: String::new(),
+            types: vec![EventType::AlbumIdle],
+            album: None,
+            secret: [1; 32],
+        };
+        store.webhooks.create(webhook, 1).await.unwrap();
+        store.close().await;
+        assert_is_sealed(folder.path(), [7; 32]).await;
+    }
+
+    /// Workers need it too: they leave out what was erased.
+    #[tokio::test]
+    async fn an_erased_bib_needs_the_master_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), Some(MasterSecret::new([7; 32], None))).await;
+        let fixture = AlbumFixture::create(&store).await;
+        let erasure = NewErasure {
+            tenant: fixture.tenant,
+            album: fixture.album,
+            asked_by: fixture.key.id,
+            subject: ErasureSubject::Bib { bib: "1207".into(), with_faces: false },
+            photos: PhotoFate::Keep,
+        };
+        store.erasures.begin(erasure).await.unwrap();
+        store.close().await;
+        assert_is_sealed(folder.path(), [7; 32]).await;
+    }
+
+    #[tokio::test]
+    async fn an_account_needs_no_master_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), Some(MasterSecret::new([7; 32], None))).await;
+        let account = NewAccount {
+            organization: store.keys.get_or_create_organization("Lake Timing").await.unwrap(),
+            email: "ada@timing.example".into(),
+            role: Role::Owner,
+            is_operator: false,
+        };
+        let expires_at = OffsetDateTime::now_utc() + Duration::HOUR;
+        let link = NewLink { purpose: LinkPurpose::Welcome, digest: [2; 32], expires_at };
+        store.accounts.invite(account, link).await.unwrap();
+        store.close().await;
+        assert_eq!(check_with(folder.path(), None).await, SealedSecrets::Readable);
     }
 }
