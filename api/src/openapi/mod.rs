@@ -3,6 +3,7 @@
 //! Constraints of request fields come from the validators that check them, so the document cannot promise anything else.
 
 mod typescript;
+mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
@@ -84,6 +85,7 @@ pub fn openapi_document() -> Value {
         .build();
     let mut document = serde_json::to_value(document).expect("the document is valid JSON");
     document["openapi"] = json!(OPENAPI_VERSION);
+    document["webhooks"] = webhooks::webhooks();
     remove_number_formats(&mut document);
     document
 }

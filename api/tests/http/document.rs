@@ -31,6 +31,19 @@ fn the_document_is_served_with_the_versions_of_the_contract() {
 }
 
 #[test]
+fn the_document_describes_what_webhooks_send() {
+    let sent = &document()["webhooks"]["event"]["post"];
+    let names: Vec<&Value> =
+        sent["parameters"].as_array().unwrap().iter().map(|header| &header["name"]).collect();
+    assert_eq!(names, ["webhook-id", "webhook-timestamp", "webhook-signature"]);
+    let body = &sent["requestBody"]["content"]["application/json"]["schema"];
+    let event =
+        json!({ "type": "album.idle", "timestamp": "2026-10-04T12:00:00Z", "data": { "sequence": 7 } });
+    assert_eq!(schema::check(document(), body, &event), Ok(()));
+    assert!(schema::check(document(), body, &json!({ "type": "album.idle", "data": {} })).is_err());
+}
+
+#[test]
 fn operation_ids_are_the_paths_with_dots() {
     for (path, operation) in operations() {
         assert_eq!(operation["operationId"], json!(path[1..].replace('/', ".")));
