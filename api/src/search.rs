@@ -27,7 +27,7 @@ use crate::credits::{self, SelfieSearch};
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::urls::{expiry_after, presign_pictures};
-use crate::wire::cursor::{CursorProof, HitPosition};
+use crate::wire::cursor::HitPosition;
 use crate::wire::photo::PictureUrls;
 use crate::wire::round_percent;
 use crate::wire::search::{FACE_MATCH, FaceHit, Hits, Paging, ProbeTicket, READ_HERE, SAME_BIB, TextHit};
@@ -315,32 +315,6 @@ pub(crate) async fn find_texts(
     }
     let found = ctx.store.texts.search(album, query).await?;
     Ok(found.into_iter().filter(|hit| hit.confidence >= threshold).collect())
-}
-
-/// Whether a page continues a bib search of which the service gave the page before: that one was charged. A cursor that
-/// somebody made, or took from another search, begins a search that costs what any other costs.
-pub(crate) fn is_continued(ctx: &Context, album: AlbumId, query: &TextQuery, paging: &Paging) -> bool {
-    paging.after.is_some_and(|after| {
-        after.proof.is_some()
-            && after.proof == Some(prove_cursor(ctx, album, query, &after.position.to_cursor()))
-    })
-}
-
-/// Returns the cursor into the hits of a bib search with the proof that the service gave it.
-pub(crate) fn with_proof(ctx: &Context, album: AlbumId, query: &TextQuery, cursor: &str) -> String {
-    format!("{cursor}{}", hex::encode(prove_cursor(ctx, album, query, cursor)))
-}
-
-/// The text comes last: all before it has a fixed length, so that no two searches have the same message.
-fn prove_cursor(ctx: &Context, album: AlbumId, query: &TextQuery, cursor: &str) -> CursorProof {
-    let mut message = b"cursor of a bib search".to_vec();
-    message.extend_from_slice(album.0.as_bytes());
-    message.push(u8::from(query.exact));
-    message.extend_from_slice(cursor.as_bytes());
-    message.extend_from_slice(query.text.as_bytes());
-    let mut proof = CursorProof::default();
-    proof.copy_from_slice(&ctx.visitor_secret.digest(&message)[..16]);
-    proof
 }
 
 /// Loads one page of hits, best first, with the URLs of their photos.

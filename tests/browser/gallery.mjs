@@ -58,6 +58,29 @@ async function findBySelfie(page, world) {
   await page.getByText("Your selfie and its description are deleted.").waitFor();
 }
 
+/** The longest words on the smallest phone: nothing is wider than the window. */
+async function lookInGerman(page, world) {
+  await page.setViewportSize({ width: 320, height: 640 });
+  for (const bib of [world.bib, "0"]) {
+    await page.goto(`${world.gallery}?bib=${bib}`);
+    await page.getByRole("heading", { name: /Fotos? gefunden/ }).waitFor();
+    await checkWidth(page);
+  }
+  await page.getByRole("button", { name: "Mit einem Selfie suchen" }).click();
+  await page.getByRole("checkbox").waitFor();
+  await checkWidth(page);
+  await page.goto(`${world.gallery}?bib=${world.bib}`);
+  await page.locator(".tile").first().click();
+  await page.getByRole("button", { name: "Das bin ich nicht" }).waitFor();
+  await checkWidth(page);
+  await checkAccessibility(page);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Mich aus diesem Event entfernen" }).click();
+  await page.getByText(/Eine Startnummer kennt jeder/).waitFor();
+  await checkWidth(page);
+  await page.setViewportSize(PHONE.viewport);
+}
+
 export async function runnerFlow(world) {
   const { context, close } = await openContext(world, { ...PHONE, permissions: ["camera"], acceptDownloads: true });
   const page = await context.newPage();
@@ -69,6 +92,7 @@ export async function runnerFlow(world) {
   await page.getByLabel("Language").selectOption("de");
   await page.getByText("Deine Startnummer").waitFor();
   assert.equal(await page.locator("html").getAttribute("lang"), "de");
+  await lookInGerman(page, world);
   await page.goto(world.hostile.url);
   await page.getByRole("heading", { level: 1, name: world.hostile.title }).waitFor();
   await page.getByText("<script>alert(1)</script>").waitFor();

@@ -87,7 +87,14 @@ async function makeAndDeleteAlbum(page, world) {
   await tabTo(page, dialog.getByRole("textbox"));
   await page.keyboard.type("By keyboard");
   await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Erasures", level: 1 }).waitFor();
+  await dialog.getByRole("heading", { name: "Receipt" }).waitFor();
+  await dialog.getByText("The album").waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  await page.goto(`${world.base}/console`);
   await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
+  await page.waitForFunction(() => document.querySelectorAll(".skeleton").length === 0);
   assert.equal(await page.getByText("By keyboard", { exact: true }).count(), 0);
 }
 
@@ -96,7 +103,7 @@ export async function keyboardFlow(world) {
   const page = await context.newPage();
   const album = `/console/albums/${world.album}`;
   const albumPages = ["", "/photos", "/failures", "/search", "/settings", "/gallery", "/costs", "/erasures"];
-  const others = ["keys", "webhooks", "usage", "accounts", "account", "activity", "operator"];
+  const others = ["keys", "webhooks", "usage", "erasures", "accounts", "account", "activity", "operator"];
   const paths = ["/console", ...albumPages.map((path) => album + path), ...others.map((path) => `/console/${path}`), new URL(world.gallery).pathname];
   for (const path of paths) {
     await page.goto(world.base + path);

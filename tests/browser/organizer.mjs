@@ -105,10 +105,27 @@ async function lookAtPhotos(page, world, album, count) {
 
 async function search(page, world, album) {
   await page.goto(`${world.base}/console/albums/${album}/search`);
-  await page.getByLabel("Bib", { exact: true }).fill(world.bib);
+  await page.getByLabel("Bib number").fill(world.bib);
   await page.keyboard.press("Enter");
   await page.getByText(/photos? found/).first().waitFor();
   await page.locator("main img").first().waitFor();
+  await walkThroughHits(page);
+}
+
+/** From a hit to the next one, and back to the hits, which are not searched for again. */
+async function walkThroughHits(page) {
+  const hits = await page.locator(".hit").evaluateAll((links) => links.map((link) => link.href));
+  assert.ok(hits.length > 1, "the sample has several photos of the runner");
+  await page.locator(".hit").first().click();
+  await page.getByRole("heading", { name: /\.(jpg|png|webp)$/i, level: 1 }).waitFor();
+  await page.locator("button[aria-keyshortcuts='j']:enabled").waitFor();
+  await page.keyboard.press("j");
+  await page.waitForURL(hits[1]);
+  const searches = [];
+  page.on("request", (request) => request.url().includes("/photos/search/") && searches.push(request.url()));
+  await page.locator(".eyebrow").getByRole("link", { name: "Search" }).click();
+  await page.locator(".hit").first().waitFor();
+  assert.deepEqual(searches, []);
 }
 
 async function makeKey(page, world) {

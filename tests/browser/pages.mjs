@@ -22,6 +22,7 @@ function pagesOf({ album, bib, photo, gallery, webhook }) {
     "gallery-settings": `${path}/gallery`,
     costs: `${path}/costs`,
     erasures: `${path}/erasures`,
+    "all-erasures": "/console/erasures",
     keys: "/console/keys",
     webhooks: "/console/webhooks",
     webhook: `/console/webhooks/${webhook}`,

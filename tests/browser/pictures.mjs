@@ -138,7 +138,20 @@ async function makeWebhook(page, world) {
   assert.ok(delivery?.signature, "the server was told, signed");
   assert.equal(typeof JSON.parse(delivery.body).type, "string");
   await checkAccessibility(page);
+  await editWebhook(page);
   await new Promise((resolve) => server.close(resolve));
+}
+
+async function editWebhook(page) {
+  await page.getByRole("button", { name: "Edit" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Label").fill("results and failures");
+  await dialog.getByLabel("Album done").uncheck();
+  await checkAccessibility(page);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "results and failures", level: 1 }).waitFor();
+  const { body } = await callFrom(page, "webhooks/get", { webhookId: new URL(page.url()).pathname.split("/")[3] });
+  assert.deepEqual(body.types, ["photo.ready", "photo.failed"]);
 }
 
 export async function picturesFlow(world) {

@@ -25,11 +25,46 @@ async function askToBeRemoved(page, world) {
   return total;
 }
 
+/** Without a selfie: by the bib, which anybody knows. */
+async function askByBib(page, world) {
+  await page.goto(`${world.gallery}?bib=${world.bib}`);
+  await page.getByRole("button", { name: "Remove me from this event" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/Anybody knows a bib number/).waitFor();
+  await checkAccessibility(page);
+  await dialog.getByRole("button", { name: "Ask the organizer" }).click();
+  await dialog.getByText(/^Sent:/).waitFor();
+}
+
 async function openReports(page, world) {
   await page.goto(`${world.base}/console/albums/${world.album}/gallery`);
   const panel = page.getByRole("region", { name: "What runners said of photos" });
   await panel.getByText("Asks to be removed").waitFor();
   return panel;
+}
+
+/** Dismisses what was asked by a bib, then removes whoever wears it. */
+async function answerByBib(runner, organizer, world) {
+  await askByBib(runner, world);
+  let panel = await openReports(organizer, world);
+  await panel.getByText(`By bib ${world.bib}`).waitFor();
+  await checkAccessibility(organizer);
+  await panel.getByRole("button", { name: "Dismiss" }).click();
+  await panel.getByText("Nothing was reported.").waitFor();
+  await askByBib(runner, world);
+
+  panel = await openReports(organizer, world);
+  await panel.getByRole("button", { name: "Remove a runner" }).click();
+  const dialog = organizer.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("Bib", { exact: true }).inputValue(), world.bib);
+  await dialog.getByRole("button", { name: "Show what it takes" }).click();
+  await dialog.getByText(/faces? ·/).waitFor();
+  await dialog.getByRole("button", { name: "Erase for good" }).click();
+  await panel.getByText("Nothing was reported.").waitFor();
+  const { body } = await callFrom(organizer, "erasures/list", { albumId: world.album });
+  assert.equal(body.erasures[0].subject.kind, "bib");
+  const asked = { albumId: world.album, text: world.bib, exact: true };
+  assert.equal((await callFrom(organizer, "photos/search/text/list", asked)).body.total, 0);
 }
 
 export async function removalFlow(world) {
@@ -60,6 +95,7 @@ export async function removalFlow(world) {
   assert.equal(body.erasures[0].subject.kind, "face");
   assert.ok(body.erasures[0].removed.vectors >= 1);
   assert.equal(await askToBeRemoved(runner, world), 0, "searches find the runner no more");
+  await answerByBib(runner, organizer, world);
   await phone.close();
   await desk.close();
 }

@@ -16,6 +16,7 @@ import { organizerFlow } from "./organizer.mjs";
 import { picturesFlow } from "./pictures.mjs";
 import { keyboardFlow } from "./keyboard.mjs";
 import { removalFlow } from "./removals.mjs";
+import { viewerFlow } from "./roles.mjs";
 import { securityCases } from "./security.mjs";
 import { selectionFlow } from "./selection.mjs";
 
@@ -58,6 +59,7 @@ try {
     ["watermark, files of many photos, threshold, filter and webhook", picturesFlow],
     ["photos are selected and filtered, a watermark goes, a start list is odd", selectionFlow],
     ["a runner asks to be removed, and the organizer decides", removalFlow],
+    ["a viewer is led to no page that is refused", viewerFlow],
     ["all of it works by the keyboard", keyboardFlow],
     ["what must be refused is refused", securityCases],
     ["every page is accessible, in both schemes, wide and narrow", checkPages],

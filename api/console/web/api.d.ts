@@ -459,6 +459,7 @@ export interface Gallery {
 
 /** What a visitor said of a photo. */
 export interface GalleryReport {
+  bib: string | null;
   createdAt: string;
   faces: BoundingBox[];
   id: string;
@@ -899,6 +900,7 @@ export interface PublicPhoto {
 
 /** A page of photos. */
 export interface PublicPhotos {
+  cursor: string | null;
   nextCursor: string | null;
   photos: PublicPhoto[];
   total: number;
@@ -1413,4 +1415,5 @@ export interface VisitorOperations {
   "gallery/download/create": [CreateGalleryDownload, DownloadTicket];
   "gallery/report": [ReportPhoto, Acknowledgement];
   "gallery/erase/faces": [OneSelfie, PublicErasure];
+  "gallery/erase/request": [SearchGallery, Acknowledgement];
 }

@@ -11,7 +11,7 @@ import "./pages/stages.css";
 import "./pages/usage.css";
 import "./pages/watermark.css";
 
-import { render } from "preact";
+import { type FunctionComponent, render } from "preact";
 
 import { isSignedOut, mode } from "./calls";
 import { onDemand } from "./common/on-demand";
@@ -30,6 +30,7 @@ const organization = () => import("./pages/organization");
 const AccountPage = onDemand(async () => (await organization()).AccountPage);
 const AccountsPage = onDemand(async () => (await organization()).AccountsPage);
 const ActivityPage = onDemand(async () => (await organization()).ActivityPage);
+const AllErasuresPage = onDemand(async () => (await organization()).AllErasuresPage);
 const KeysPage = onDemand(async () => (await organization()).KeysPage);
 const OperatorPage = onDemand(async () => (await organization()).OperatorPage);
 const UsagePage = onDemand(async () => (await organization()).UsagePage);
@@ -75,32 +76,25 @@ function findPage(path: string) {
   const photo = match("/albums/:album/photos/:photo", path);
   if (photo) return <AlbumSection albumId={photo["album"] ?? ""} section="photos" photoId={photo["photo"] ?? ""} />;
   const webhook = match("/webhooks/:webhook", path);
-  if (webhook) return <WebhookPage webhookId={webhook["webhook"] ?? ""} />;
+  if (webhook && may.organize.value) return <WebhookPage webhookId={webhook["webhook"] ?? ""} />;
   return findPlainPage(path);
 }
 
 function findPlainPage(path: string) {
-  switch (path) {
-    case "/":
-    case "/albums":
-      return <AlbumsPage />;
-    case "/webhooks":
-      return <WebhooksPage />;
-    case "/usage":
-      return <UsagePage />;
-    case "/account":
-      return <AccountPage />;
-    case "/activity":
-      return <ActivityPage />;
-    case "/keys":
-      return may.own.value ? <KeysPage /> : <NotFound />;
-    case "/accounts":
-      return may.own.value ? <AccountsPage /> : <NotFound />;
-    case "/operator":
-      return may.operate.value ? <OperatorPage /> : <NotFound />;
-    default:
-      return <NotFound />;
-  }
+  const pages: Record<string, [isPermitted: boolean, Shown: FunctionComponent]> = {
+    "/": [true, AlbumsPage],
+    "/albums": [true, AlbumsPage],
+    "/account": [true, AccountPage],
+    "/activity": [true, ActivityPage],
+    "/usage": [may.organize.value, UsagePage],
+    "/erasures": [may.organize.value, AllErasuresPage],
+    "/webhooks": [may.organize.value, WebhooksPage],
+    "/keys": [may.own.value, KeysPage],
+    "/accounts": [may.own.value, AccountsPage],
+    "/operator": [may.operate.value, OperatorPage],
+  };
+  const [isPermitted, Shown] = pages[path] ?? [false, NotFound];
+  return isPermitted ? <Shown /> : <NotFound />;
 }
 
 async function start(): Promise<void> {

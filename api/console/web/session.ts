@@ -18,7 +18,7 @@ const role = computed(() => session.value?.account.role);
 
 /** What the person may do. What is not permitted is not shown; the service decides in any case. */
 export const may = {
-  /** Upload and delete photos, change albums. */
+  /** Upload and delete photos, change albums, see the usage, erasures and webhooks. */
   organize: computed(() => role.value === "owner" || role.value === "organizer"),
   /** Keys, accounts, credits, and the erasure of people. */
   own: computed(() => role.value === "owner"),

@@ -64,8 +64,9 @@ function Navigation() {
   const pages: [path: string, words: Key, isShown: boolean][] = [
     ["/", "nav.albums", true],
     ["/activity", "nav.activity", true],
-    ["/usage", "nav.usage", true],
-    ["/webhooks", "nav.webhooks", true],
+    ["/usage", "nav.usage", may.organize.value],
+    ["/erasures", "album.erasures", may.organize.value],
+    ["/webhooks", "nav.webhooks", may.organize.value],
     ["/keys", "nav.keys", may.own.value],
     ["/accounts", "nav.accounts", may.own.value],
     ["/operator", "nav.operator", may.operate.value],
@@ -156,6 +157,15 @@ export function Page(props: {
       </div>
       {children}
     </div>
+  );
+}
+
+/** Says of what is live that it is not at the moment. */
+export function ConnectionLost({ isAway }: { isAway: boolean }) {
+  return (
+    <p class="away" role="status" hidden={!isAway}>
+      {t("ui.connection_lost")}
+    </p>
   );
 }
 

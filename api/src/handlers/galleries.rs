@@ -73,15 +73,12 @@ pub(crate) async fn update(
     }
     let was_enabled = stored.as_ref().is_some_and(|stored| stored.enabled);
     let enabled = input.enabled.unwrap_or(was_enabled);
-    let before = stored.as_ref().and_then(|stored| stored.expires_at);
-    let default_end =
-        (enabled && !was_enabled && before.is_none()).then(|| OffsetDateTime::now_utc() + DEFAULT_TTL);
+    let expires_at = input.expires_at.unwrap_or_else(|| kept_end(stored.as_ref(), input.enabled));
     let kept_link = stored.filter(|_| !input.new_link).map(|stored| stored.link);
     let link = match kept_link {
         Some(text) => GalleryLink { digest: link_digest(&text), text },
         None => make_link(),
     };
-    let expires_at = input.expires_at.unwrap_or(before.or(default_end));
     let change = GalleryChange { album: album.id, enabled, link, settings, expires_at };
     let saved = ctx.store.galleries.save(change).await?;
     tracing::info!(album.id = %album.id, key.id = %caller.key, enabled, "gallery changed");
@@ -106,6 +103,15 @@ pub(crate) async fn dismiss_report(
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     ctx.store.galleries.dismiss_reports(album.id, input.report).await?;
     Ok(Acknowledgement::new("Report dismissed"))
+}
+
+/// The end of a gallery of which a request gives none: one that is opened has an end, and not one that is over.
+fn kept_end(stored: Option<&StoredGallery>, enabled: Option<bool>) -> Option<OffsetDateTime> {
+    let now = OffsetDateTime::now_utc();
+    let before = stored.and_then(|stored| stored.expires_at);
+    let is_open = stored.is_some_and(|stored| stored.enabled && before.is_none_or(|end| end > now));
+    let is_opened = enabled == Some(true) && !is_open;
+    before.filter(|end| !is_opened || *end > now).or_else(|| is_opened.then(|| now + DEFAULT_TTL))
 }
 
 fn changed_settings(stored: Option<&StoredGallery>, input: &UpdateGallery) -> GallerySettings {

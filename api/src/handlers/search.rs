@@ -6,9 +6,9 @@ use crate::context::Context;
 use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
-use crate::search;
 use crate::wire::album::OneAlbum;
 use crate::wire::search::{FaceHits, ProbeTicket, SearchFace, SearchText, TextHits};
+use crate::{paid_cursor, search};
 
 pub(crate) async fn sign_selfie(
     ctx: Context,
@@ -52,11 +52,12 @@ pub(crate) async fn search_texts(
     let query = input.query();
     let threshold = input.paging.min_confidence.unwrap_or(album.config.text.confidence_threshold);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
-    if !search::is_continued(&ctx, album.id, &query, &input.paging) {
+    if !paid_cursor::is_paid(&ctx, album.id, &query, &input.paging) {
         credits::charge_text_search(&ctx, &caller.tenant, album.id, caller.origin()).await?;
     }
     let mut hits: TextHits = search::load_page(&ctx, &album, hits, &input.paging).await?.into();
-    hits.next_cursor = hits.next_cursor.map(|cursor| search::with_proof(&ctx, album.id, &query, &cursor));
+    hits.next_cursor =
+        hits.next_cursor.map(|cursor| paid_cursor::with_proof(&ctx, album.id, &query, &cursor));
     let texts = hits.photos.iter().map(|hit| hit.matched_text.clone());
     let entries = find_entries(&ctx, &album, texts).await?;
     Ok(hits.with_entries(&entries))

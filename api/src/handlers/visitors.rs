@@ -11,7 +11,7 @@ use photofinish_store::model::gallery::{
 };
 use photofinish_store::model::ids::{PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::model::photo::{Photo, PhotoQuery, PhotoState};
+use photofinish_store::model::photo::Photo;
 use serde_json::json;
 use time::OffsetDateTime;
 use warp::http::header::HeaderValue;
@@ -24,7 +24,7 @@ use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
-use crate::search::is_continued;
+use crate::paid_cursor::{first_page, is_paid};
 use crate::session::find_cookie;
 use crate::urls::{VISITOR_TTL, presign_public_pictures};
 use crate::visitor::{Answer, Visitor};
@@ -68,12 +68,12 @@ pub(super) fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError>
 }
 
 /// Who a visitor is, for counting, and the cookie that is set for a new one.
-struct Counted {
+pub(super) struct Counted {
     digests: VisitorDigests,
     cookie: Option<HeaderValue>,
 }
 
-fn identify(ctx: &Context, visitor: &Visitor) -> Counted {
+pub(super) fn identify(ctx: &Context, visitor: &Visitor) -> Counted {
     let is_https = ctx.settings.console.is_gallery_https();
     let name = if is_https { VISITOR_COOKIE } else { PLAIN_VISITOR_COOKIE };
     let is_ours = |value: &&str| value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -95,7 +95,11 @@ fn identify(ctx: &Context, visitor: &Visitor) -> Counted {
 ///
 /// # Errors
 /// 429 `TOO_MANY_SEARCHES` until the next day.
-async fn count_search(ctx: &Context, open: &OpenGallery, counted: &Counted) -> Result<(), ApiError> {
+pub(super) async fn count_search(
+    ctx: &Context,
+    open: &OpenGallery,
+    counted: &Counted,
+) -> Result<(), ApiError> {
     let seconds = OffsetDateTime::now_utc().unix_timestamp();
     let limit = open.gallery.settings.searches_per_visitor;
     let search = VisitorSearch {
@@ -113,14 +117,14 @@ async fn count_search(ctx: &Context, open: &OpenGallery, counted: &Counted) -> R
     Err(ApiError::rate_limited(rest).with_data(data))
 }
 
-fn answer<O>(body: O, counted: Counted) -> Answer<O> {
+pub(super) fn answer<O>(body: O, counted: Counted) -> Answer<O> {
     match counted.cookie {
         Some(cookie) => Answer::with_cookie(body, cookie),
         None => body.into(),
     }
 }
 
-fn search_disabled() -> ApiError {
+pub(super) fn search_disabled() -> ApiError {
     ApiError::declined(DeclineCode::GallerySearchDisabled)
 }
 
@@ -131,6 +135,15 @@ fn paging(cursor: Option<&str>) -> Result<Paging, ApiError> {
     Ok(Paging { limit: PAGE as usize, after, min_confidence: None })
 }
 
+/// What a visitor looks for by a bib.
+pub(super) fn asked_bib(
+    open: &OpenGallery,
+    text: String,
+    cursor: Option<&str>,
+) -> Result<SearchText, ApiError> {
+    Ok(SearchText { album: open.album.id, text, exact: false, paging: paging(cursor)? })
+}
+
 pub(crate) async fn get(
     ctx: Context,
     visitor: Visitor,
@@ -138,9 +151,9 @@ pub(crate) async fn get(
 ) -> Result<Answer<PublicGallery>, ApiError> {
     let open = open(&ctx, &visitor).await?;
     ctx.store.galleries.count_opened(open.album.id).await?;
-    let counts = ctx.store.photos.count_by_state(open.album.id).await?;
+    let photos = ctx.store.photos.count_shown(open.album.id).await?;
     let selfie_seconds = ctx.settings.probe_ttl.as_secs_f64();
-    Ok(PublicGallery::new(open, selfie_seconds, counts.get(PhotoState::Ready)).into())
+    Ok(PublicGallery::new(open, selfie_seconds, photos).into())
 }
 
 pub(crate) async fn search_texts(
@@ -152,19 +165,22 @@ pub(crate) async fn search_texts(
     if !open.gallery.settings.bib_search {
         return Err(search_disabled());
     }
-    let paging = paging(input.cursor.as_deref())?;
+    let asked = asked_bib(&open, input.text, input.cursor.as_deref())?;
     let counted = identify(&ctx, &visitor);
-    let asked = SearchText { album: open.album.id, text: input.text, exact: false, paging };
-    if !is_continued(&ctx, open.album.id, &asked.query(), &asked.paging) {
+    let cursor = if is_paid(&ctx, open.album.id, &asked.query(), &asked.paging) {
+        input.cursor
+    } else {
         count_search(&ctx, &open, &counted).await?;
-    }
+        let is_first = asked.paging.after.is_none_or(|after| after.position.is_before_all());
+        is_first.then(|| first_page(&ctx, open.album.id, &asked.query()))
+    };
     let hits = search::search_texts(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
     let reasons = hits.photos.into_iter().map(|hit| {
         let reason = Reason { why: Some("bib"), confidence: Some(hit.confidence), wave: hit.wave };
         (hit.id, reason)
     });
     let photos = load_photos(&ctx, &open, reasons.collect()).await?;
-    let body = PublicPhotos { photos, next_cursor: hits.next_cursor, total: hits.total as u64 };
+    let body = PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 };
     Ok(answer(body, counted))
 }
 
@@ -238,6 +254,7 @@ pub(crate) async fn search_faces(
     let open = open(&ctx, &visitor).await?;
     find_selfie(&ctx, &open, &input.image).await?;
     let paging = paging(input.cursor.as_deref())?;
+    let cursor = input.cursor;
     let asked = SearchFace { album: open.album.id, image: input.image, paging };
     let hits = search::search_faces(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
     let reasons = hits.photos.into_iter().map(|hit| {
@@ -245,7 +262,7 @@ pub(crate) async fn search_faces(
         (hit.id, Reason { why: Some(why), confidence: Some(hit.confidence), wave: None })
     });
     let photos = load_photos(&ctx, &open, reasons.collect()).await?;
-    Ok(PublicPhotos { photos, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
+    Ok(PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
 }
 
 /// Deletes a selfie and its description at once, and keeps that the consent was withdrawn. May be repeated.
@@ -276,8 +293,7 @@ pub(crate) async fn browse(
     }
     let refused = || ApiError::malformed("cursor must be the nextCursor of a page");
     let after = input.cursor.as_deref().map(|cursor| decode_id(cursor).map(PhotoId).ok_or_else(refused));
-    let query = PhotoQuery { after: after.transpose()?, limit: PAGE, state: Some(PhotoState::Ready) };
-    let page = ctx.store.photos.list(open.album.id, query).await?;
+    let page = ctx.store.photos.list_shown(open.album.id, after.transpose()?, PAGE).await?;
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in &page.photos {
         if let Some(urls) = presign_public_pictures(&ctx, &open, photo).await? {
@@ -285,7 +301,7 @@ pub(crate) async fn browse(
         }
     }
     let next_cursor = page.next.map(|id| encode_id(id.0));
-    Ok(PublicPhotos { photos, next_cursor, total: page.total }.into())
+    Ok(PublicPhotos { photos, cursor: input.cursor, next_cursor, total: page.total }.into())
 }
 
 pub(crate) async fn download(

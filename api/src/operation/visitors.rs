@@ -29,5 +29,9 @@ pub(crate) fn visitor_operations() -> Vec<Operation> {
         ),
         Operation::new_public(manage("gallery.report", "Report a photo", ""), visitors::report),
         Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), removals::erase_faces),
+        Operation::new_public(
+            manage("gallery.erase.request", "Ask to be removed by bib", ""),
+            removals::request_by_bib,
+        ),
     ]
 }

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use photofinish_store::model::ids::{AlbumId, PhotoId};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::validate::validators::{Text, formatted};
@@ -115,6 +116,22 @@ pub(crate) struct HitPosition {
 }
 
 impl HitPosition {
+    /// The position before all hits. Where a hit has its photo, this one has until when its cursor is good.
+    pub(crate) fn before_all(until: OffsetDateTime) -> Self {
+        let seconds = until.unix_timestamp().unsigned_abs();
+        Self { score: f64::INFINITY, photo: PhotoId(Uuid::from_u128(seconds.into())) }
+    }
+
+    /// Whether the first page begins there.
+    pub(crate) fn is_before_all(&self) -> bool {
+        self.score.total_cmp(&f64::INFINITY).is_eq()
+    }
+
+    /// Whether its cursor was good until a time that is over.
+    pub(crate) fn is_over(&self, now: OffsetDateTime) -> bool {
+        self.is_before_all() && self.photo.0.as_u128() <= u128::from(now.unix_timestamp().unsigned_abs())
+    }
+
     /// Compares by rank: `Less` comes first.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.photo.cmp(&other.photo))
@@ -230,5 +247,17 @@ mod tests {
         let mut positions = [position(50.0, 3), position(90.0, 2), position(90.0, 1)];
         positions.sort_by(HitPosition::compare);
         assert_eq!(positions, [position(90.0, 1), position(90.0, 2), position(50.0, 3)]);
+    }
+
+    #[test]
+    fn a_first_page_begins_before_all_hits_until_its_time_is_over() {
+        let until = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000);
+        let first = HitPosition::from_cursor(&HitPosition::before_all(until).to_cursor()).unwrap();
+        let best = HitPosition { score: 1e9, photo: PhotoId(Uuid::nil()) };
+        assert_eq!(first.compare(&best), Ordering::Less);
+        assert!(first.is_before_all() && !best.is_before_all());
+        let is_over =
+            |position: HitPosition, seconds| position.is_over(until + time::Duration::seconds(seconds));
+        assert_eq!([is_over(first, -1), is_over(first, 0), is_over(best, 1)], [false, true, false]);
     }
 }

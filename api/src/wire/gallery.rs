@@ -138,6 +138,10 @@ pub(crate) struct GalleryReport {
     photo_id: Uuid,
     /// The faces in it that the visitor asks to be removed; of other reports none.
     faces: Vec<BoundingBox>,
+    /// The bib by which a visitor without a selfie asks to be removed; null in other reports. Anybody knows a bib: look whose it
+    /// is before `people/erase` with it.
+    #[schema(required)]
+    bib: Option<String>,
     /// `not_me`: the visitor is not in it; `report`: it should not be there; `removal`: the visitor is in it and asks to be
     /// removed, which is said of all their photos at one time; may grow.
     kind: &'static str,
@@ -149,12 +153,17 @@ pub(crate) struct GalleryReport {
 
 impl From<StoredReport> for GalleryReport {
     fn from(stored: StoredReport) -> Self {
+        let (bib, note) = match stored.bib() {
+            Some(bib) => (Some(bib.to_owned()), String::new()),
+            None => (None, stored.note),
+        };
         Self {
             id: stored.id.0,
             photo_id: stored.photo.0,
             faces: stored.faces.into_iter().map(BoundingBox::from).collect(),
+            bib,
             kind: stored.kind.as_str(),
-            note: stored.note,
+            note,
             created_at: stored.created_at,
         }
     }
@@ -171,6 +180,7 @@ impl Output for GalleryReports {
         let report = GalleryReport {
             id: sample::REPORT.0,
             faces: Vec::new(),
+            bib: None,
             photo_id: sample::PHOTO.0,
             kind: ReportKind::NotMe.as_str(),
             note: String::new(),
@@ -242,7 +252,8 @@ impl Input for UpdateGallery {
             (`albums/gallery/reports`), and you decide; `immediate` erases these faces at once, on the word of whoever has a \
             photo of them. `request` if never set.";
         let removal = fields.optional("removal", removal, choices);
-        let expires_at = "From when on it says that it is over; null for never. 90 days after it is first enabled if missing.";
+        let expires_at = "From when on it says that it is over; null for never. If missing, 90 days after it is enabled without an \
+            end, or with one that is over.";
         let expires_at = fields.optional("expiresAt", expires_at, Nullable(date_time()));
         let searches = "Searches of one visitor on a day; a network has ten times as many.";
         let searches = fields.optional("searchesPerVisitor", searches, Integer { min: 1, max: 10_000 });

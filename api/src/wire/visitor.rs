@@ -157,6 +157,10 @@ fn certainty(confidence: f64) -> &'static str {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PublicPhotos {
     pub(crate) photos: Vec<PublicPhoto>,
+    /// Of this page: with it the page comes again, with URLs that are valid anew, and counts as no other search. Null for a
+    /// first page that nobody counts.
+    #[schema(required)]
+    pub(crate) cursor: Option<String>,
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
     #[schema(value_type = f64, minimum = 0)]
@@ -176,7 +180,7 @@ impl Output for PublicPhotos {
             certainty: Some(certainty(97.0)),
             wave: None,
         };
-        Self { photos: vec![photo], next_cursor: None, total: 1 }
+        Self { photos: vec![photo], cursor: None, next_cursor: None, total: 1 }
     }
 }
 
@@ -216,7 +220,7 @@ impl Output for PublicErasure {
     }
 }
 
-/// Body of `gallery/search/text`.
+/// Body of `gallery/search/text` and `gallery/erase/request`.
 pub(crate) struct SearchGallery {
     pub(crate) text: String,
     pub(crate) cursor: Option<String>,
@@ -227,7 +231,9 @@ impl Input for SearchGallery {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let text = fields.required("text", "A bib.", text(1, 32));
-        let cursor = fields.optional("cursor", "`nextCursor` of the previous page.", AnyText);
+        let cursor =
+            "`nextCursor` of the previous page, or `cursor` of one of the search that is to come again.";
+        let cursor = fields.optional("cursor", cursor, AnyText);
         Some(Self { text: text?, cursor })
     }
 

@@ -14,7 +14,7 @@ use crate::support::guest::{Guest, PUBLIC_URL};
 use crate::support::{Partner, TestService, bib, face};
 
 /// An album with two photos of bib 1207, and its open gallery.
-fn open_gallery(service: &TestService, partner: &Partner, settings: Value) -> (Value, Value) {
+pub(crate) fn open_gallery(service: &TestService, partner: &Partner, settings: Value) -> (Value, Value) {
     let (album, album_id) = partner.create_album();
     service.ready_photo(partner, album_id, vec![face(0.9)], vec![bib("1207")]);
     service.ready_photo(partner, album_id, vec![face(0.1)], vec![bib("1207")]);
@@ -52,6 +52,13 @@ fn a_gallery_is_there_when_it_is_enabled_and_its_link_can_be_replaced() {
     let over = json!({ "albumId": album, "expiresAt": "2020-01-01T00:00:00Z" });
     partner.call("/albums/gallery/update", &over).ok();
     guest.call("get", json!({})).defined_error(404, "NOT_FOUND");
+    let still = partner.call("/albums/gallery/update", &json!({ "albumId": album, "intro": "Over" })).ok();
+    assert_eq!(still["expiresAt"], over["expiresAt"], "nobody opens it");
+    let again = partner.call("/albums/gallery/update", &json!({ "albumId": album, "enabled": true })).ok();
+    assert_ne!(again["expiresAt"], over["expiresAt"], "90 days from now");
+    guest.call("get", json!({})).ok();
+    let opened = partner.call("/albums/gallery/update", &json!({ "albumId": album, "enabled": true })).ok();
+    assert_eq!(opened["expiresAt"], again["expiresAt"], "it is open already");
     let selfies = json!({ "albumId": album, "selfieSearch": true });
     let refused =
         partner.call("/albums/gallery/update", &selfies).defined_error(422, "UNPROCESSABLE_CONTENT");

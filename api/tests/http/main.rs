@@ -30,6 +30,7 @@ mod support;
 mod types;
 mod upload_limits;
 mod uploads;
+mod visits;
 mod webhooks;
 mod wire_rules;
 mod words;

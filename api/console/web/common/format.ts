@@ -7,6 +7,12 @@ export function formatNumber(value: number, digits = 0): string {
   return new Intl.NumberFormat(language.value, { maximumFractionDigits: digits }).format(value);
 }
 
+/** A number with exactly `digits` digits after the point, so that numbers below each other can be compared. */
+export function formatFixed(value: number, digits: number): string {
+  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(language.value, options).format(value);
+}
+
 /** A share, 0 to 1, as a percentage. */
 export function formatShare(share: number, digits = 0): string {
   return new Intl.NumberFormat(language.value, { style: "percent", maximumFractionDigits: digits }).format(share);
@@ -32,8 +38,8 @@ export function formatBytes(bytes: number): string {
   return new Intl.NumberFormat(language.value, options).format(value);
 }
 
-/** A duration in its two largest units, such as `3 min 20 s`. */
-export function formatDuration(seconds: number): string {
+/** A duration in its two largest units, such as `3 min 20 s`, or in words. */
+export function formatDuration(seconds: number, unitDisplay: "short" | "long" = "short"): string {
   const parts: [number, string][] = [
     [Math.floor(seconds / 86400), "day"],
     [Math.floor((seconds % 86400) / 3600), "hour"],
@@ -43,7 +49,7 @@ export function formatDuration(seconds: number): string {
   const first = parts.findIndex(([value]) => value > 0);
   const shown = first < 0 ? parts.slice(3) : parts.slice(first, first + 2).filter(([value]) => value > 0);
   const format = (value: number, unit: string) =>
-    new Intl.NumberFormat(language.value, { style: "unit", unit, unitDisplay: "short" }).format(value);
+    new Intl.NumberFormat(language.value, { style: "unit", unit, unitDisplay }).format(value);
   return shown.map(([value, unit]) => format(value, unit)).join(" ");
 }
 

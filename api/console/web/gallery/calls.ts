@@ -44,6 +44,11 @@ export function loadPhotos(source: Source, cursor: string | null, signal?: Abort
   }
 }
 
+/** Asks the organizer to remove whoever wears a bib. The cursor of its search shows that it was searched. */
+export async function askForRemoval(text: string, cursor: string | null): Promise<void> {
+  await call("gallery/erase/request", cursor === null ? { text } : { text, cursor });
+}
+
 /** Asks for photos as one file: those that are given, or all that a search finds. */
 export function createDownload(source: Source, photos: Photo[] | null): Promise<DownloadTicket> {
   if (photos) return call("gallery/download/create", { photoIds: photos.map((photo) => photo.id) });

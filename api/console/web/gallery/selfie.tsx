@@ -3,14 +3,15 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 
-import { formatDuration, formatNumber } from "../common/format";
+import { formatDuration } from "../common/format";
 import { useAction } from "../common/load";
 import { Button } from "../common/ui/button";
 import { Dialog } from "../common/ui/dialog";
 import { notify } from "../common/ui/notice";
 import { Failed } from "../common/ui/states";
 import { language } from "../common/words";
-import { type Erasure, type Gallery, type Source, call, sendSelfie } from "./calls";
+import { type Gallery, type Source, call, sendSelfie } from "./calls";
+import { Leave } from "./leave";
 import { t } from "./text";
 
 interface SelfieProps {
@@ -73,7 +74,7 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
     const file = event.currentTarget.files?.[0];
     if (file) void send.run(file);
   };
-  const words = t("consent.text", { album: gallery.title, time: formatDuration(gallery.selfieSeconds) });
+  const words = t("consent.text", { album: gallery.title, time: formatDuration(gallery.selfieSeconds, "long") });
   return (
     <div class="stack">
       <div class="consent">
@@ -142,48 +143,5 @@ function Camera({ isBusy, onTaken, onOff }: CameraProps) {
         <Button onClick={onOff}>{t("selfie.cancel")}</Button>
       </div>
     </div>
-  );
-}
-
-/** Has the faces of who is on the selfie erased, or asks the organizer to, after saying how many. */
-function Leave({ imageId }: { imageId: string }) {
-  const preview = useSignal<Erasure | undefined>(undefined);
-  const done = useSignal<Erasure | undefined>(undefined);
-  const ask = useAction(async () => {
-    preview.value = await call("gallery/erase/faces", { imageId });
-  });
-  const leave = useAction(async () => {
-    done.value = await call("gallery/erase/faces", { imageId, confirm: preview.value?.confirm ?? undefined });
-  });
-  const close = () => {
-    preview.value = undefined;
-    done.value = undefined;
-  };
-  return (
-    <>
-      <Button kind="danger" busy={ask.isBusy.value} onClick={() => void ask.run()}>{t("leave.title")}</Button>
-      <Failed failure={ask.failure.value} />
-      {preview.value && (
-        <Dialog title={t("leave.title")} onClose={close}>
-          {done.value ? (
-            <div class="stack" role="status">
-              <p>{t(done.value.isRequest ? "leave.asked" : "leave.done", { count: formatNumber(done.value.faces) })}</p>
-              {done.value.receiptId && <p class="small">{t("leave.receipt")} <code>{done.value.receiptId}</code></p>}
-            </div>
-          ) : (
-            <div class="stack">
-              <p>{t(preview.value.isRequest ? "leave.ask" : "leave.text", { count: formatNumber(preview.value.faces) })}</p>
-              <div class="row">
-                <Button kind={preview.value.isRequest ? "main" : "danger"} busy={leave.isBusy.value} onClick={() => void leave.run()}>
-                  {t(preview.value.isRequest ? "leave.send" : "leave.confirm")}
-                </Button>
-                <Button onClick={close}>{t("selfie.cancel")}</Button>
-              </div>
-              <Failed failure={leave.failure.value} />
-            </div>
-          )}
-        </Dialog>
-      )}
-    </>
   );
 }

@@ -83,7 +83,7 @@ function PasswordForm() {
   const isWrong = failure?.reason === "WRONG_PASSWORD";
   return (
     <form
-      class="panel"
+      class="panel panel-split"
       aria-labelledby="password-title"
       noValidate
       onSubmit={(event) => {
@@ -129,7 +129,7 @@ function Sessions() {
     sessions.reload();
   });
   return (
-    <section class="panel" aria-labelledby="sessions-title">
+    <section class="panel panel-split" aria-labelledby="sessions-title">
       <h2 id="sessions-title">{t("account.sessions")}</h2>
       <Failed failure={end.failure.value} />
       <Loaded load={sessions} lines={2} height="2.5rem">

@@ -84,7 +84,10 @@ function AccountTable({ accounts, onChange }: { accounts: Account[]; onChange: (
           name: t("accounts.person"),
           cell: (account) => (
             <>
-              {account.name || account.email}
+              <span class="row">
+                {account.name || account.email}
+                {account.id === own && <Tag kind="plain">{t("accounts.you")}</Tag>}
+              </span>
               {account.name && <p class="small quiet">{account.email}</p>}
             </>
           ),
@@ -108,9 +111,9 @@ function AccountTable({ accounts, onChange }: { accounts: Account[]; onChange: (
                 </Button>
                 <Button
                   onClick={() => onChange({ kind: "reset", account })}
-                  aria-label={`${t("accounts.reset")}: ${account.email}`}
+                  aria-label={`${nameOfLink(account)}: ${account.email}`}
                 >
-                  {t("accounts.reset")}
+                  {nameOfLink(account)}
                 </Button>
               </div>
             ),
@@ -120,9 +123,19 @@ function AccountTable({ accounts, onChange }: { accounts: Account[]; onChange: (
   );
 }
 
+/** Whether its person was invited and never came. Who has no password may have come by a link that signs in. */
+function hasNeverCome({ invited, lastSeenAt }: Account): boolean {
+  return invited && lastSeenAt === null;
+}
+
+/** What a new link is for. */
+function nameOfLink(account: Account): string {
+  return t(hasNeverCome(account) ? "accounts.invite_again" : "accounts.reset");
+}
+
 function AccountState({ account }: { account: Account }) {
   if (account.disabled) return <Tag kind="bad">{t("accounts.disabled")}</Tag>;
-  if (account.invited) return <Tag kind="busy">{t("accounts.invited")}</Tag>;
+  if (hasNeverCome(account)) return <Tag kind="busy">{t("accounts.invited")}</Tag>;
   return <Tag kind="good">{t("accounts.active")}</Tag>;
 }
 
@@ -195,8 +208,8 @@ function ResetAccount(props: { account: Account; onClose: () => void; onReset: (
   const { account, onClose, onReset } = props;
   const reset = useAction(async () => onReset(await call("accounts/reset", { accountId: account.id })));
   return (
-    <FormDialog title={t("accounts.reset")} action={t("accounts.reset_action")} does={reset} onClose={onClose}>
-      <p>{t("accounts.reset_text", { email: account.email })}</p>
+    <FormDialog title={nameOfLink(account)} action={t("accounts.reset_action")} does={reset} onClose={onClose}>
+      <p>{t(hasNeverCome(account) ? "accounts.invite_again_text" : "accounts.reset_text", { email: account.email })}</p>
     </FormDialog>
   );
 }

@@ -7,10 +7,10 @@ import { call, follow } from "../calls";
 import { formatTime } from "../common/format";
 import type { ApiFailure } from "../common/http";
 import { useWhile } from "../common/load";
-import { link } from "../common/router";
 import { Empty, ErrorState, Loading } from "../common/ui/states";
-import { Page } from "../shell";
+import { ConnectionLost, Page } from "../shell";
 import { t, tCount, tName } from "../text";
+import { AlbumName, loadTitles, type Titles } from "./album-titles";
 
 /** Events that are kept on the page. */
 const KEPT = 200;
@@ -23,11 +23,11 @@ export function ActivityPage() {
   const isThere = useSignal(false);
   const isAway = useSignal(false);
   const failure = useSignal<ApiFailure | undefined>(undefined);
-  const titles = useSignal<Map<string, string>>(new Map());
+  const titles = useSignal<Titles>(new Map());
   useWhile((signal) => {
     const keep = (more: ActivityEvent[]) => (events.value = [...more.toReversed(), ...events.value].slice(0, KEPT));
     const begin = async () => {
-      await loadTitles(titles);
+      titles.value = await loadTitles(signal);
       const cursor = await readBack(keep, signal);
       isThere.value = true;
       const input = cursor ? { cursor } : {};
@@ -44,9 +44,7 @@ export function ActivityPage() {
   }, []);
   return (
     <Page title={t("nav.activity")}>
-      <p class="away" role="status" hidden={!isAway.value}>
-        {t("ui.connection_lost")}
-      </p>
+      <ConnectionLost isAway={isAway.value} />
       {failure.value && <ErrorState failure={failure.value} />}
       {!isThere.value && !failure.value && <Loading lines={5} height="2rem" />}
       {isThere.value && events.value.length === 0 && <Empty title={t("activity.none")} />}
@@ -57,11 +55,6 @@ export function ActivityPage() {
       </ol>
     </Page>
   );
-}
-
-async function loadTitles(titles: { value: Map<string, string> }): Promise<void> {
-  const page = await call("albums/list", { limit: 200 });
-  titles.value = new Map(page.albums.map((album) => [album.id, album.title]));
 }
 
 /** Reads what has happened, oldest first as the service lists it; gives the cursor after the newest. */
@@ -76,9 +69,8 @@ async function readBack(keep: (events: ActivityEvent[]) => void, signal: AbortSi
   return cursor;
 }
 
-function EventItem({ event, titles }: { event: ActivityEvent; titles: Map<string, string> }) {
+function EventItem({ event, titles }: { event: ActivityEvent; titles: Titles }) {
   const { albumId, count } = event.data;
-  const title = typeof albumId === "string" ? titles.get(albumId) : undefined;
   return (
     <li>
       <time class="small quiet numeric" dateTime={event.timestamp}>
@@ -90,7 +82,7 @@ function EventItem({ event, titles }: { event: ActivityEvent; titles: Map<string
         {typeof albumId === "string" && (
           <>
             {" · "}
-            {title ? <a href={link(`/albums/${albumId}`)}>{title}</a> : <span class="quiet">{albumId}</span>}
+            <AlbumName albumId={albumId} titles={titles} />
           </>
         )}
       </span>

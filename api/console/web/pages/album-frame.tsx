@@ -25,8 +25,8 @@ export const sections = [
 /** A page of an album. */
 export type Section = (typeof sections)[number];
 
-/** Pages that only change things, which is not for everybody. */
-export const ORGANIZERS_ONLY: readonly Section[] = ["settings", "gallery"];
+/** Pages that change things, or show what viewers may not see. */
+export const ORGANIZERS_ONLY: readonly Section[] = ["settings", "gallery", "costs", "erasures"];
 
 /** What the pages of an album get. */
 export interface AlbumProps {

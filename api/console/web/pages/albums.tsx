@@ -1,12 +1,12 @@
 /** All albums, newest first, each with how far it is. */
 
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { type ReadonlySignal, useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
 
 import "./albums.css";
 
 import type { Album, Progress } from "../api";
-import { call, follow } from "../calls";
+import { call } from "../calls";
 import { formatDay, formatDuration, formatNumber } from "../common/format";
 import { useAction, useLoad, useWhile } from "../common/load";
 import { link, navigate, place, setQuery } from "../common/router";
@@ -16,16 +16,13 @@ import { FormDialog } from "../common/ui/dialog";
 import { Field } from "../common/ui/field";
 import { Empty, Loaded } from "../common/ui/states";
 import { may } from "../session";
-import { Page } from "../shell";
+import { ConnectionLost, Page } from "../shell";
 import { t, tCount } from "../text";
+import { AlbumsProgress } from "./albums-progress";
 import { More, useLongList } from "./long-list";
 
 /** Albums at first, and by each press of the button for more. */
 const PAGE = 24;
-
-/** Albums that are followed live, at most: a browser opens few connections at once. */
-const MOST_FOLLOWED = 2;
-let followed = 0;
 
 /** The page of all albums. */
 export function AlbumsPage() {
@@ -38,6 +35,8 @@ export function AlbumsPage() {
     (part) => part.albums,
     [title],
   );
+  const live = useMemo(() => new AlbumsProgress(), []);
+  useWhile((signal) => void live.follow(signal), []);
   const create = may.organize.value && (
     <Button kind="main" onClick={() => (isOpen.value = true)}>
       {t("albums.new")}
@@ -45,6 +44,7 @@ export function AlbumsPage() {
   );
   return (
     <Page title={t("nav.albums")} actions={create}>
+      <ConnectionLost isAway={live.isAway.value} />
       <TitleSearch title={title} />
       <Loaded load={albums.load} lines={3} height="9rem">
         {(page) =>
@@ -59,7 +59,7 @@ export function AlbumsPage() {
               </p>
               <ul class="albums">
                 {page.items.map((album) => (
-                  <AlbumCard key={album.id} album={album} />
+                  <AlbumCard key={album.id} album={album} progress={live.of(album.id)} />
                 ))}
               </ul>
               <More list={albums} />
@@ -93,7 +93,7 @@ function TitleSearch({ title }: { title: string }) {
   );
 }
 
-function AlbumCard({ album }: { album: Album }) {
+function AlbumCard({ album, progress }: { album: Album; progress: ReadonlySignal<Progress | undefined> }) {
   const cover = useLoad(
     async (signal) => {
       const page = await call("photos/photo/list", { albumId: album.id, state: "ready", limit: 1 }, signal);
@@ -101,7 +101,6 @@ function AlbumCard({ album }: { album: Album }) {
     },
     [album.id],
   );
-  const progress = useProgress(album.id);
   return (
     <li class="album">
       <div class="album-cover">
@@ -113,7 +112,7 @@ function AlbumCard({ album }: { album: Album }) {
           <a href={link(`/albums/${album.id}`)}>{album.title}</a>
         </h2>
         <p class="small quiet">{formatDay(album.createdAt)}</p>
-        {progress ? <AlbumProgress progress={progress} /> : <div class="skeleton album-skeleton" />}
+        {progress.value ? <AlbumProgress progress={progress.value} /> : <div class="skeleton album-skeleton" />}
       </div>
     </li>
   );
@@ -132,26 +131,6 @@ function NoCover() {
 function chooseCover(album: Album, first: string | null): string | null {
   if (!first || !album.coverUrl) return first;
   return new URL(album.coverUrl).origin === new URL(first, location.href).origin ? album.coverUrl : first;
-}
-
-function useProgress(albumId: string): Progress | undefined {
-  const progress = useSignal<Progress | undefined>(undefined);
-  useWhile(
-    (signal) => {
-      const begin = async () => {
-        progress.value = await call("albums/progress", { albumId }, signal);
-        const isBusy = progress.value.queued + progress.value.processing > 0;
-        if (!isBusy || followed >= MOST_FOLLOWED || signal.aborted) return;
-        followed += 1;
-        const onMessage = (message: Progress) => (progress.value = message);
-        await follow("albums/progress", { albumId }, { signal, onMessage }).finally(() => (followed -= 1));
-      };
-      // The card then stays without a bar; the page of the album says why.
-      begin().catch(() => undefined);
-    },
-    [albumId],
-  );
-  return progress.value;
 }
 
 function AlbumProgress({ progress }: { progress: Progress }) {

@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 
 import type { CostRow, Costs, DearPhoto, StorageReport } from "../api";
 import { call } from "../calls";
-import { formatBytes, formatNumber } from "../common/format";
+import { formatBytes, formatFixed, formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
 import { link } from "../common/router";
 import { Bar } from "../common/ui/bar";
@@ -18,6 +18,11 @@ import { daysBefore, type Period, PeriodFields, today } from "./period";
 /** In the order in which photos pass them, then what is beside them; others come first. */
 const STAGES = "feed fetch decode resize detect embed read index overhead mark probe face_search".split(" ");
 
+/** Sums are for so many photos: one photo costs too little to be read. */
+const PHOTOS = 1000;
+/** Less than this a month is nothing to speak of. */
+const LEAST_MONEY = 0.005;
+
 /** The page of an album's costs. */
 export function CostsPage({ album }: AlbumProps) {
   const period = useSignal<Period>({ from: daysBefore(29), to: today() });
@@ -28,7 +33,9 @@ export function CostsPage({ album }: AlbumProps) {
   );
   return (
     <AlbumFrame album={album} section="costs">
-      <PeriodFields period={period} />
+      <div class="row">
+        <PeriodFields period={period} />
+      </div>
       <Loaded load={costs} lines={4} height="2.5rem">
         {({ rows, perPhoto, photos, storage }) =>
           perPhoto === null || rows.length === 0 ? (
@@ -62,12 +69,13 @@ export function CostsPage({ album }: AlbumProps) {
                   )}
                   {perPhoto.money !== null && (
                     <div>
-                      <dt>{t("costs.money_per_thousand", { count: formatNumber(1000) })}</dt>
-                      <dd>{formatMoney(perPhoto.money * 1000)}</dd>
+                      <dt>{moneyPerPhotos()}</dt>
+                      <dd>{formatMoney(perPhoto.money * PHOTOS)}</dd>
                     </div>
                   )}
                   <StorageFigures storage={storage} />
                 </dl>
+                {perPhoto.money !== null && <p class="small quiet">{t("costs.currency")}</p>}
               </section>
               <CostTable rows={rows} />
             </>
@@ -86,7 +94,7 @@ function StorageFigures({ storage: { bytes, money } }: { storage: StorageReport 
         <dt>{t("costs.stored")}</dt>
         <dd>{formatBytes(bytes)}</dd>
       </div>
-      {money !== null && (
+      {money !== null && money >= LEAST_MONEY && (
         <div>
           <dt>{t("costs.stored_month")}</dt>
           <dd>{formatMoney(money)}</dd>
@@ -96,16 +104,23 @@ function StorageFigures({ storage: { bytes, money } }: { storage: StorageReport 
   );
 }
 
-/** The columns of time and money that some of the rows have. */
-function costColumns(rows: Costs[]): Column<Costs>[] {
+/** The columns of time and money that some of the rows have; `photosOf` says of how many photos the costs of a row are. */
+function costColumns<T extends Costs>(rows: T[], photosOf: (row: T) => number): Column<T>[] {
   const hasDevice = rows.some((row) => row.deviceSeconds > 0);
   const hasMoney = rows.some((row) => row.money !== null);
-  const cpu = { name: t("costs.cpu"), numeric: true, cell: (row: Costs) => formatSeconds(row.cpuSeconds) };
-  const device = { name: t("costs.device"), numeric: true, cell: (row: Costs) => formatSeconds(row.deviceSeconds) };
+  const moneyOf = (row: T) => (row.money !== null && photosOf(row) > 0 ? (row.money / photosOf(row)) * PHOTOS : null);
+  const most = Math.max(...rows.map((row) => moneyOf(row) ?? 0));
+  const longest = Math.max(...rows.map((row) => Math.max(row.cpuSeconds, row.deviceSeconds)));
+  const time = (seconds: number) => formatSeconds(seconds, longest);
+  const cpu = { name: t("costs.cpu"), numeric: true, cell: (row: T) => time(row.cpuSeconds) };
+  const device = { name: t("costs.device"), numeric: true, cell: (row: T) => time(row.deviceSeconds) };
   const money = {
-    name: t("costs.money"),
+    name: moneyPerPhotos(),
     numeric: true,
-    cell: (row: Costs) => (row.money === null ? "–" : formatMoney(row.money)),
+    cell: (row: T) => {
+      const sum = moneyOf(row);
+      return sum === null ? "–" : formatMoney(sum, most);
+    },
   };
   return [cpu, ...(hasDevice ? [device] : []), ...(hasMoney ? [money] : [])];
 }
@@ -141,7 +156,7 @@ function CostTable({ rows }: { rows: CostRow[] }) {
           cell: (row) => <Weighed name={tName("stage", row.stage ?? "")} share={share(row)} />,
         },
         { name: t("costs.photos"), numeric: true, cell: (row) => formatNumber(row.photos) },
-        ...costColumns(rows),
+        ...costColumns(rows, (row) => row.photos),
         { name: t("costs.read"), numeric: true, cell: (row) => (row.bytesRead ? formatBytes(row.bytesRead) : "–") },
         { name: t("costs.written"), numeric: true, cell: (row) => (row.bytesWritten ? formatBytes(row.bytesWritten) : "–") },
       ]}
@@ -182,18 +197,24 @@ function DearestTable({ albumId, photos }: { albumId: string; photos: DearPhoto[
       rowKey={(photo) => photo.photoId}
       columns={[
         { name: t("costs.photo"), cell: (photo) => <Weighed name={name(photo)} share={share(photo)} /> },
-        ...costColumns(photos),
+        ...costColumns(photos, () => 1),
       ]}
     />
   );
 }
 
-function formatSeconds(seconds: number): string {
-  return t("costs.seconds", { seconds: formatNumber(seconds, seconds < 10 ? 3 : 0) });
+/** A time beside others, all with as many digits. */
+function formatSeconds(seconds: number, longest = seconds): string {
+  return t("costs.seconds", { seconds: formatFixed(seconds, longest < 100 ? 3 : 0) });
 }
 
-/** Small sums keep their first digits that count. The currency is whatever the operator's prices are in. */
-function formatMoney(money: number): string {
-  const digits = money > 0 && money < 1 ? Math.min(Math.ceil(-Math.log10(money)) + 2, 12) : 2;
-  return formatNumber(money, digits);
+/** The name of what `PHOTOS` photos cost. The currency is whatever the operator's prices are in. */
+function moneyPerPhotos(): string {
+  return t("costs.money_per_thousand", { count: formatNumber(PHOTOS) });
+}
+
+/** A sum beside others, all with as many digits as show three of the largest. */
+function formatMoney(money: number, largest = money): string {
+  const digits = largest > 0 ? 2 - Math.floor(Math.log10(largest)) : 2;
+  return formatFixed(money, Math.min(Math.max(digits, 2), 6));
 }

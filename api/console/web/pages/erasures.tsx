@@ -1,4 +1,4 @@
-/** What was erased from an album, with the receipts; and the removal of a runner. */
+/** What was erased from an album, or from all of them, with the receipts; and the removal of a runner. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -6,18 +6,21 @@ import { useEffect } from "preact/hooks";
 import type { Erasure } from "../api";
 import { call } from "../calls";
 import { formatBytes, formatNumber, formatTime } from "../common/format";
-import { useAction } from "../common/load";
+import { useAction, useLoad } from "../common/load";
+import { place, setQuery } from "../common/router";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { Dialog } from "../common/ui/dialog";
 import { type Fact, Facts } from "../common/ui/facts";
 import { Empty, Failed, Loaded } from "../common/ui/states";
-import { Table } from "../common/ui/table";
+import { type Column, Table } from "../common/ui/table";
 import { may } from "../session";
+import { Page } from "../shell";
 import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { AlbumName, loadTitles, type Titles } from "./album-titles";
 import { saveFile } from "./download";
-import { More, useLongList } from "./long-list";
+import { type LoadedList, More, useLongList } from "./long-list";
 import { RemoveRunner } from "./remove-runner";
 
 /** Erasures at first, and by each press of the button for more. */
@@ -28,22 +31,8 @@ const LOOK_AGAIN_MS = 3000;
 /** The page of an album's erasures. */
 export function ErasuresPage({ album }: AlbumProps) {
   const albumId = album.id;
-  const erasures = useLongList(
-    PAGE,
-    (page, signal) => call("erasures/list", { albumId, ...page }, signal),
-    (part) => part.erasures,
-    [albumId],
-  );
+  const erasures = useErasures({ albumId });
   const isRemoving = useSignal(false);
-  const shown = useSignal<string | null>(null);
-  const list = erasures.load.value.value?.items;
-  const isRunning = list?.some((erasure) => erasure.state === "running") ?? false;
-  useEffect(() => {
-    if (!isRunning) return;
-    const timer = setTimeout(erasures.load.reload, LOOK_AGAIN_MS);
-    return () => clearTimeout(timer);
-  }, [list]);
-  const receipt = list?.find((erasure) => erasure.receiptId === shown.value);
   const remove = may.own.value && (
     <Button kind="danger" onClick={() => (isRemoving.value = true)}>
       {t("erasures.remove")}
@@ -52,19 +41,7 @@ export function ErasuresPage({ album }: AlbumProps) {
   return (
     <AlbumFrame album={album} section="erasures" actions={remove}>
       <p class="quiet">{t("erasures.hint")}</p>
-      <Loaded load={erasures.load} lines={3} height="2.5rem">
-        {(page) =>
-          page.items.length === 0 ? (
-            <Empty title={t("erasures.none")} />
-          ) : (
-            <>
-              <ErasureTable erasures={page.items} onShow={(receiptId) => (shown.value = receiptId)} />
-              <More list={erasures} />
-            </>
-          )
-        }
-      </Loaded>
-      {receipt && <Receipt erasure={receipt} onClose={() => (shown.value = null)} />}
+      <ErasureList erasures={erasures} />
       {isRemoving.value && (
         <RemoveRunner
           albumId={albumId}
@@ -79,7 +56,64 @@ export function ErasuresPage({ album }: AlbumProps) {
   );
 }
 
-function ErasureTable({ erasures, onShow }: { erasures: Erasure[]; onShow: (receiptId: string) => void }) {
+/** The page of all erasures: the receipts of albums that are deleted are nowhere else. */
+export function AllErasuresPage() {
+  const erasures = useErasures({});
+  const titles = useLoad(loadTitles, []);
+  return (
+    <Page title={t("album.erasures")}>
+      <p class="quiet">{t("erasures.hint_all")}</p>
+      <ErasureList erasures={erasures} titles={titles.value.value ?? new Map()} />
+    </Page>
+  );
+}
+
+/** Loads erasures, again and again while one is running. */
+function useErasures(of: { albumId?: string }): LoadedList<Erasure> {
+  const erasures = useLongList(
+    PAGE,
+    (page, signal) => call("erasures/list", { ...of, ...page }, signal),
+    (part) => part.erasures,
+    [of.albumId],
+  );
+  const list = erasures.load.value.value?.items;
+  const isRunning = list?.some((erasure) => erasure.state === "running") ?? false;
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setTimeout(erasures.load.reload, LOOK_AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [list]);
+  return erasures;
+}
+
+/** Erasures, with their albums where there are `titles`. The address holds which receipt is open. */
+function ErasureList({ erasures, titles }: { erasures: LoadedList<Erasure>; titles?: Titles }) {
+  const shown = place.value.query.get("receipt");
+  const receipt = erasures.load.value.value?.items.find((erasure) => erasure.receiptId === shown);
+  return (
+    <>
+      <Loaded load={erasures.load} lines={3} height="2.5rem">
+        {(page) =>
+          page.items.length === 0 ? (
+            <Empty title={t("erasures.none")} />
+          ) : (
+            <>
+              <ErasureTable erasures={page.items} titles={titles} />
+              <More list={erasures} />
+            </>
+          )
+        }
+      </Loaded>
+      {receipt && <Receipt erasure={receipt} onClose={() => setQuery("receipt", "")} />}
+    </>
+  );
+}
+
+function ErasureTable({ erasures, titles }: { erasures: Erasure[]; titles: Titles | undefined }) {
+  const album: Column<Erasure> = {
+    name: t("album.title"),
+    cell: ({ albumId }) => <AlbumName albumId={albumId} titles={titles} />,
+  };
   return (
     <Table
       label={t("album.erasures")}
@@ -87,13 +121,17 @@ function ErasureTable({ erasures, onShow }: { erasures: Erasure[]; onShow: (rece
       rowKey={(erasure) => erasure.receiptId}
       columns={[
         { name: t("erasures.asked"), cell: (erasure) => formatTime(erasure.askedAt) },
+        ...(titles ? [album] : []),
         { name: t("erasures.subject"), cell: (erasure) => tName("subject", erasure.subject.kind) },
         {
           name: t("table.state"),
           cell: ({ state }) => <Tag kind={state === "done" ? "good" : "busy"}>{tName("erasure_state", state)}</Tag>,
         },
         { name: t("erasures.removed"), cell: (erasure) => describeRemoved(erasure) },
-        { name: "", cell: (erasure) => <Button onClick={() => onShow(erasure.receiptId)}>{t("erasures.receipt")}</Button> },
+        {
+          name: "",
+          cell: ({ receiptId }) => <Button onClick={() => setQuery("receipt", receiptId)}>{t("erasures.receipt")}</Button>,
+        },
       ]}
     />
   );

@@ -16,6 +16,14 @@ import { t, tCount, tName } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { findPhotoList, type PhotoList } from "./photo-list";
 
+/** Reasons that are in the file itself, which stays as it is: trying again does not help. */
+const REASONS_OF_FILES: readonly (Photo["failure"])[] = ["UNSUPPORTED_FORMAT", "TOO_MANY_PIXELS", "TOO_LARGE"];
+
+/** Whether it may help to process a photo that has failed again. */
+export function mayHelp(photo: Photo): boolean {
+  return photo.state === "failed" && !REASONS_OF_FILES.includes(photo.failure);
+}
+
 /** Requests at once when all are tried again. */
 const AT_ONCE = 4;
 
@@ -23,9 +31,10 @@ const AT_ONCE = 4;
 export function FailuresPage({ album }: AlbumProps) {
   const list = useMemo(() => findPhotoList(album.id, { state: "failed" }, true), [album.id]);
   const photos = list.photos.value;
+  const isEmpty = photos.length === 0 && !list.hasMore;
   return (
     <AlbumFrame album={album} section="failures">
-      {list.isThere.value && photos.length > 0 && (
+      {list.isThere.value && !isEmpty && (
         <div class="row row-apart">
           <p aria-live="polite">{tCount("photos.failed_count", list.total.value)}</p>
           {may.organize.value && <RetryAll list={list} albumId={album.id} />}
@@ -33,7 +42,7 @@ export function FailuresPage({ album }: AlbumProps) {
       )}
       {list.failure.value && <ErrorState failure={list.failure.value} onRetry={() => void list.loadMore()} />}
       {!list.isThere.value && !list.failure.value && <Loading lines={3} height="5rem" />}
-      {list.isThere.value && photos.length === 0 && <Empty title={t("failures.none")} />}
+      {list.isThere.value && isEmpty && <Empty title={t("failures.none")} />}
       <ul class="failures">
         {photos.map((photo) => (
           <Failure key={photo.id} photo={photo} list={list} />
@@ -69,7 +78,7 @@ function Failure({ photo, list }: { photo: Photo; list: PhotoList }) {
         </h2>
         <p class="bad">{tName("failure", reason)}</p>
         <p class="quiet">{tName("failure_advice", reason)}</p>
-        {may.organize.value && (
+        {may.organize.value && mayHelp(photo) && (
           <div class="row">
             <Button busy={retry.isBusy.value} onClick={() => void retry.run()}>
               {t("failures.retry")}
@@ -86,20 +95,28 @@ function RetryAll({ list, albumId }: { list: PhotoList; albumId: string }) {
   const done = useSignal(0);
   const retry = useAction(async () => {
     done.value = 0;
-    const waiting = [...list.photos.value];
-    const work = async () => {
-      for (let photo = waiting.shift(); photo; photo = waiting.shift()) {
-        await call("photos/photo/retry", { albumId, photoId: photo.id }).catch(ignoreGone);
-        list.remove(photo.id);
-        done.value += 1;
-      }
+    const retryLoaded = async () => {
+      const waiting = [...list.photos.value];
+      const work = async () => {
+        for (let photo = waiting.shift(); photo; photo = waiting.shift()) {
+          await call("photos/photo/retry", { albumId, photoId: photo.id }).catch(ignoreGone);
+          list.remove(photo.id);
+          done.value += 1;
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, work));
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    await retryLoaded();
+    // Then those that were not loaded, page by page. The page shows a failure to load them.
+    while (list.hasMore && !list.failure.value) {
+      await list.loadMore();
+      await retryLoaded();
+    }
     notify(tCount("failures.retried_count", done.value));
   });
   return (
     <div class="stack stack-tight">
-      <Button kind="main" busy={retry.isBusy.value} onClick={() => void retry.run()}>
+      <Button busy={retry.isBusy.value} onClick={() => void retry.run()}>
         {retry.isBusy.value ? t("failures.retrying", { done: done.value }) : t("failures.retry_all")}
       </Button>
       <Failed failure={retry.failure.value} />

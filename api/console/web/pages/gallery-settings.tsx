@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 
 import type { Gallery } from "../api";
 import { call } from "../calls";
-import { formatNumber } from "../common/format";
+import { formatNumber, formatTime } from "../common/format";
 import { useAction, useLoad } from "../common/load";
 import { Button, CopyText } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
@@ -15,6 +15,14 @@ import { t } from "../text";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { Reports } from "./reports";
 import { WatermarkPanel } from "./watermark";
+
+/** For how long a gallery that has ended is opened again where no other end is chosen, as the service opens a new one. */
+const DAYS_AGAIN = 90;
+
+/** Whether its end is over: it is closed then, though nobody has closed it. */
+function hasEnded({ expiresAt }: Pick<Gallery, "expiresAt">): boolean {
+  return expiresAt !== null && new Date(expiresAt).getTime() < Date.now();
+}
 
 /** The link as a picture, for posters and bibs. */
 function QrCode({ url }: { url: string }) {
@@ -61,7 +69,7 @@ export function GalleryPage({ album }: AlbumProps) {
                     {t("gallery.counts", { opened: formatNumber(shown.opened), searches: formatNumber(shown.searches) })}
                   </p>
                   <div class="row">
-                    {shown.enabled && (
+                    {shown.enabled && !hasEnded(shown) && (
                       <a class="button button-plain" href={shown.url} target="_blank" rel="noopener">
                         {t("gallery.open")}
                       </a>
@@ -92,10 +100,11 @@ export function GalleryPage({ album }: AlbumProps) {
   );
 }
 
-/** The settings that the form changes. */
+/** The settings that the form changes. A gallery that has ended is shown as what it is for runners: not open. */
 function pickSettings(gallery: Gallery) {
-  const { enabled, bibSearch, selfieSearch, browse, downloads, watermark, removal, expiresAt, searchesPerVisitor } = gallery;
+  const { bibSearch, selfieSearch, browse, downloads, watermark, removal, expiresAt, searchesPerVisitor } = gallery;
   const { contact, privacyUrl, intro } = gallery;
+  const enabled = gallery.enabled && !hasEnded(gallery);
   const plain = { enabled, bibSearch, selfieSearch, browse, downloads, watermark, removal, expiresAt, searchesPerVisitor };
   return { ...plain, contact, privacyUrl, intro };
 }
@@ -113,6 +122,11 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
     onSaved(saved);
     notify(t("settings.saved"));
   });
+  const open = (enabled: boolean) => {
+    const isOver = enabled && hasEnded(form.value);
+    const expiresAt = new Date(Date.now() + DAYS_AGAIN * 86_400_000).toISOString();
+    set(isOver ? { enabled, expiresAt } : { enabled });
+  };
   const { enabled, bibSearch, selfieSearch, browse } = form.value;
   const needsContact = selfieSearch && !(form.value.contact && form.value.privacyUrl);
   return (
@@ -126,7 +140,10 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
     >
       <h2>{t("gallery.settings")}</h2>
       <div class="form">
-        <CheckField label={t("gallery.enabled")} checked={enabled} onChange={(checked) => set({ enabled: checked })} />
+        {gallery.expiresAt && hasEnded(gallery) && (
+          <p class="away">{t("gallery.ended", { time: formatTime(gallery.expiresAt) })}</p>
+        )}
+        <CheckField label={t("gallery.enabled")} checked={enabled} onChange={open} />
         <CheckField label={t("gallery.bib_search")} checked={bibSearch} onChange={(checked) => set({ bibSearch: checked })} />
         <CheckField
           label={t("gallery.selfie_search")}
@@ -188,6 +205,7 @@ function GalleryTexts({ form, set }: FormProps) {
       <Field
         label={t("gallery.expires")}
         hint={t("gallery.expires_hint")}
+        error={form.enabled && hasEnded(form) ? t("gallery.expires_past") : undefined}
         type="date"
         value={day}
         onInput={(value) => set({ expiresAt: value ? `${value}T23:59:59Z` : null })}

@@ -1,11 +1,12 @@
 /** The health of the whole service, for who operates it. */
 
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 
-import type { Process, ServiceHealth } from "../api";
-import { call, mode } from "../calls";
+import type { PipelineOverview, Process, ServiceHealth } from "../api";
+import { call, follow, mode } from "../calls";
 import { formatAgo, formatBytes, formatDuration, formatNumber } from "../common/format";
-import { useAction, useLoad } from "../common/load";
+import { useAction, useLoad, useWhile } from "../common/load";
 import { Bar, Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
@@ -14,29 +15,39 @@ import { notify } from "../common/ui/notice";
 import { Empty, Loaded } from "../common/ui/states";
 import { Table } from "../common/ui/table";
 import { session } from "../session";
-import { Page } from "../shell";
+import { ConnectionLost, Page } from "../shell";
 import { t, tCount, tName } from "../text";
 import type { Mode } from "../types";
 import { StageGraph } from "./stages";
 
 const stateKinds = { running: "good", starting: "busy", down: "bad" } as const;
 
+/** How often what no stream tells is asked for again. */
+const LOOK_AGAIN_MS = 5000;
+
 /** The page of the operator. */
 export function OperatorPage() {
   const health = useLoad((signal) => call("operator/get", {}, signal), []);
+  const processes = useSignal<Process[] | undefined>(undefined);
+  const isAway = useSignal(false);
+  useWhile((signal) => {
+    const onMessage = (pipeline: PipelineOverview) => (processes.value = pipeline.processes);
+    const onConnection = (connected: boolean) => (isAway.value = !connected);
+    follow("pipeline/get", {}, { signal, onMessage, onConnection }).catch(() => undefined);
+  }, []);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden && !health.isLoading.value) health.reload();
+    }, LOOK_AGAIN_MS);
+    return () => clearInterval(timer);
+  }, []);
   const isGranting = useSignal(false);
-  const actions = (
-    <>
-      <Button busy={health.isLoading.value} onClick={health.reload}>
-        {t("ui.reload")}
-      </Button>
-      <Button onClick={() => (isGranting.value = true)}>{t("operator.grant")}</Button>
-    </>
-  );
+  const grant = <Button onClick={() => (isGranting.value = true)}>{t("operator.grant")}</Button>;
   return (
-    <Page title={t("nav.operator")} actions={actions}>
+    <Page title={t("nav.operator")} actions={grant}>
+      <ConnectionLost isAway={isAway.value} />
       <Loaded load={health} lines={4} height="4rem">
-        {(seen) => <Health health={seen} />}
+        {(seen) => <Health health={{ ...seen, processes: processes.value ?? seen.processes }} />}
       </Loaded>
       {isGranting.value && <GrantCredits onClose={() => (isGranting.value = false)} />}
     </Page>
@@ -111,7 +122,13 @@ function ProcessPanel({ process }: { process: Process }) {
         ))}
       </ul>
       {models.length > 0 && <p class="small quiet">{[process.device, ...models].filter(Boolean).join(" · ")}</p>}
-      {process.stages.length > 0 && <StageGraph stages={process.stages} bottleneck={process.bottleneck} />}
+      {process.stages.length > 0 && (
+        <StageGraph
+          stages={process.stages}
+          bottleneck={process.photosInFlight > 0 ? process.bottleneck : null}
+          isIdle={process.photosInFlight === 0}
+        />
+      )}
     </details>
   );
 }

@@ -3,6 +3,7 @@
 export { AccountPage } from "./account";
 export { AccountsPage } from "./accounts";
 export { ActivityPage } from "./activity";
+export { AllErasuresPage } from "./erasures";
 export { KeysPage } from "./keys";
 export { OperatorPage } from "./operator";
 export { UsagePage } from "./usage";

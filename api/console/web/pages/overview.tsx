@@ -11,6 +11,7 @@ import { link } from "../common/router";
 import { Bar } from "../common/ui/bar";
 import { ErrorState, Loading } from "../common/ui/states";
 import { may } from "../session";
+import { ConnectionLost } from "../shell";
 import { t, tCount, tName } from "../text";
 import { UploadPanel } from "../upload/panel";
 import { findUpload } from "../upload/upload";
@@ -33,9 +34,7 @@ export function OverviewPage({ album }: AlbumProps) {
   const inFlight = countInFlight(pipeline.value);
   return (
     <AlbumFrame album={album} section="overview">
-      <p class="away" role="status" hidden={!isAway.value}>
-        {t("ui.connection_lost")}
-      </p>
+      <ConnectionLost isAway={isAway.value} />
       {progress.value ? (
         <Counts albumId={album.id} progress={progress as Signal<Progress>} />
       ) : failure.value ? (
@@ -45,7 +44,11 @@ export function OverviewPage({ album }: AlbumProps) {
       )}
       {may.organize.value && <UploadPanel albumId={album.id} />}
       {pipeline.value && pipeline.value.stages.length > 0 && (
-        <StageGraph stages={pipeline.value.stages} bottleneck={inFlight > 0 ? pipeline.value.bottleneck : null} />
+        <StageGraph
+          stages={pipeline.value.stages}
+          bottleneck={inFlight > 0 ? pipeline.value.bottleneck : null}
+          isIdle={inFlight === 0}
+        />
       )}
     </AlbumFrame>
   );
@@ -93,8 +96,9 @@ function Counts({ albumId, progress }: { albumId: string; progress: Signal<Progr
     [t("state.processing"), processing],
     [t("state.queued"), queued],
     [t("state.failed"), failed],
-    [t("state.awaiting_upload"), awaitingUpload],
   ];
+  // Only where an upload has begun and not ended.
+  if (awaitingUpload > 0) figures.push([t("state.awaiting_upload"), awaitingUpload]);
   return (
     <section class="panel" aria-label={t("overview.counts")}>
       <dl class="figures">

@@ -29,9 +29,9 @@ export function PeriodFields({ period }: { period: Signal<Period> }) {
     if (next.from && next.to && next.from <= next.to) period.value = next;
   };
   return (
-    <div class="row">
+    <>
       <Field label={t("period.from")} type="date" value={period.value.from} onInput={(from) => set({ from })} />
       <Field label={t("period.to")} type="date" value={period.value.to} onInput={(to) => set({ to })} />
-    </div>
+    </>
   );
 }

@@ -5,6 +5,7 @@ import { formatNumber } from "../common/format";
 import { useLoad } from "../common/load";
 import { navigate, place, setQuery } from "../common/router";
 import { Button } from "../common/ui/button";
+import { Fold } from "../common/ui/fold";
 import { Field, SelectField } from "../common/ui/field";
 import { t } from "../text";
 import type { PhotoFilter, PhotoState } from "../types";
@@ -39,44 +40,47 @@ export function PhotoFilters({ albumId, filter }: { albumId: string; filter: Pho
   const named = (cameras.value.value?.cameras ?? []).filter((each) => each.camera !== null);
   const isKnown = named.some(({ camera }) => camera === filter.camera);
   const { query } = place.value;
+  const count = Object.keys(filter).length;
   return (
-    <div class="filters">
-      <SelectField
-        label={t("photos.show")}
-        value={filter.state ?? ""}
-        options={[["", t("photos.all")], ...STATES.map((each) => [each, t(`state.${each}`)] as const)]}
-        onChange={(value) => setQuery("state", value)}
-      />
-      {(named.length > 0 || filter.camera) && (
+    <Fold label={count > 0 ? t("photos.filtered", { count }) : t("photos.filter")}>
+      <div class="filters">
         <SelectField
-          label={t("photos.camera")}
-          value={filter.camera ?? ""}
-          options={[
-            ["", t("photos.any_camera")],
-            // From an address that was kept, or before the list is there.
-            ...(filter.camera && !isKnown ? [[filter.camera, filter.camera] as const] : []),
-            ...named.map(({ camera, photos }) => [camera ?? "", `${camera} (${formatNumber(photos)})`] as const),
-          ]}
-          onChange={(value) => setQuery("camera", value)}
+          label={t("photos.show")}
+          value={filter.state ?? ""}
+          options={[["", t("photos.all")], ...STATES.map((each) => [each, t(`state.${each}`)] as const)]}
+          onChange={(value) => setQuery("state", value)}
         />
-      )}
-      <Field
-        label={t("photos.from")}
-        type="datetime-local"
-        value={query.get("from") ?? ""}
-        onInput={(value) => setQuery("from", value)}
-      />
-      <Field
-        label={t("photos.until")}
-        type="datetime-local"
-        value={query.get("until") ?? ""}
-        onInput={(value) => setQuery("until", value)}
-      />
-      {Object.keys(filter).length > 0 && (
-        <Button kind="quiet" onClick={() => navigate(place.value.path, true)}>
-          {t("photos.no_filter")}
-        </Button>
-      )}
-    </div>
+        {(named.length > 0 || filter.camera) && (
+          <SelectField
+            label={t("photos.camera")}
+            value={filter.camera ?? ""}
+            options={[
+              ["", t("photos.any_camera")],
+              // From an address that was kept, or before the list is there.
+              ...(filter.camera && !isKnown ? [[filter.camera, filter.camera] as const] : []),
+              ...named.map(({ camera, photos }) => [camera ?? "", `${camera} (${formatNumber(photos)})`] as const),
+            ]}
+            onChange={(value) => setQuery("camera", value)}
+          />
+        )}
+        <Field
+          label={t("photos.from")}
+          type="datetime-local"
+          value={query.get("from") ?? ""}
+          onInput={(value) => setQuery("from", value)}
+        />
+        <Field
+          label={t("photos.until")}
+          type="datetime-local"
+          value={query.get("until") ?? ""}
+          onInput={(value) => setQuery("until", value)}
+        />
+        {count > 0 && (
+          <Button kind="quiet" onClick={() => navigate(place.value.path, true)}>
+            {t("photos.no_filter")}
+          </Button>
+        )}
+      </div>
+    </Fold>
   );
 }

@@ -9,8 +9,8 @@ import type { PhotoFilter } from "../types";
 
 /** Photos per request. */
 const PAGE = 500;
-/** Addresses of pictures last an hour; a list older than this is loaded again. */
-const FRESH_MS = 45 * 60_000;
+/** Addresses of pictures last an hour; a list older than this, milliseconds, is loaded again. */
+export const FRESH_MS = 45 * 60_000;
 
 /** A list of photos. */
 export class PhotoList {
@@ -46,16 +46,6 @@ export class PhotoList {
     return this.loading;
   }
 
-  /** Loads pages until a photo is there; its place, or -1. */
-  async find(photoId: string): Promise<number> {
-    for (;;) {
-      const at = this.photos.value.findIndex((photo) => photo.id === photoId);
-      if (at >= 0 || !this.hasMore) return at;
-      await this.loadMore();
-      if (this.failure.value) return -1;
-    }
-  }
-
   private async load(): Promise<void> {
     this.isLoading.value = true;
     this.failure.value = undefined;
@@ -78,12 +68,18 @@ export class PhotoList {
 
   /** Takes a photo off the list. */
   remove(photoId: string): void {
-    this.photos.value = this.photos.value.filter((photo) => photo.id !== photoId);
-    this.total.value -= 1;
+    const left = this.photos.value.filter((photo) => photo.id !== photoId);
+    this.total.value -= this.photos.value.length - left.length;
+    this.photos.value = left;
   }
 }
 
 const lists = new Map<string, PhotoList>();
+
+/** Takes a photo that was deleted off all lists. */
+export function removeFromLists(photoId: string): void {
+  for (const list of lists.values()) list.remove(photoId);
+}
 
 /** The list of an album; a new one where `isReloaded` or where that of before is too old. */
 export function findPhotoList(albumId: string, filter: PhotoFilter, isReloaded = false): PhotoList {

@@ -32,9 +32,17 @@ export function useErasure(erase: (how: { dryRun: true } | { confirm: string }) 
   return { found: preview.value, step, change };
 }
 
+interface RemoveRunnerProps {
+  albumId: string;
+  /** Whose, as far as it is known. */
+  bib?: string;
+  onClose: () => void;
+  onRemoved: () => void;
+}
+
 /** The dialog. Every change of the form asks for a new preview. */
-export function RemoveRunner({ albumId, onClose, onRemoved }: { albumId: string; onClose: () => void; onRemoved: () => void }) {
-  const bib = useSignal("");
+export function RemoveRunner({ albumId, bib: known = "", onClose, onRemoved }: RemoveRunnerProps) {
+  const bib = useSignal(known);
   const hasFaces = useSignal(true);
   const photos = useSignal<"keep" | "delete">("keep");
   const request = () => ({ albumId, bib: bib.value.trim(), faces: hasFaces.value, photos: photos.value });

@@ -13,7 +13,7 @@ import { notify } from "../common/ui/notice";
 import { Failed, Loaded } from "../common/ui/states";
 import { may } from "../session";
 import { t, tName } from "../text";
-import { describePreview, PhotosField, takesNothing, useErasure } from "./remove-runner";
+import { describePreview, PhotosField, RemoveRunner, takesNothing, useErasure } from "./remove-runner";
 
 /** The panel of the reports. */
 export function Reports({ albumId }: { albumId: string }) {
@@ -27,7 +27,7 @@ export function Reports({ albumId }: { albumId: string }) {
             <p class="quiet">{t("gallery.no_reports")}</p>
           ) : (
             <>
-              {reports.some(isRequest) && <p class="quiet">{t("gallery.report_removal_hint")}</p>}
+              {reports.some((report) => report.faces.length > 0) && <p class="quiet">{t("gallery.report_removal_hint")}</p>}
               <ul class="stack">
                 {groupReports(reports).map((group) => (
                   <Said key={group[0].id} albumId={albumId} group={group} onDone={load.reload} />
@@ -63,6 +63,10 @@ function groupReports(reports: GalleryReport[]): Group[] {
 function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDone: () => void }) {
   const [first] = group;
   const isErasing = useSignal(false);
+  const endErasing = () => {
+    isErasing.value = false;
+    onDone();
+  };
   const dismiss = useAction(async () => {
     await call("albums/gallery/reports/dismiss", { albumId, reportId: first.id });
     notify(t("gallery.report_dismissed"));
@@ -75,6 +79,7 @@ function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDon
         <strong>{tName("gallery", `report_${first.kind}`)}</strong> <span class="quiet small">{formatTime(first.createdAt)}</span>
       </p>
       {first.note && <p>{first.note}</p>}
+      {first.bib && <p>{t("gallery.report_bib", { bib: first.bib })}</p>}
       <ul class="row">
         {group.map((report, index) => (
           <li key={report.id}>
@@ -83,9 +88,9 @@ function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDon
         ))}
       </ul>
       <div class="row">
-        {first.faces.length > 0 && may.own.value && (
+        {(first.faces.length > 0 || first.bib) && may.own.value && (
           <Button kind="danger" onClick={() => (isErasing.value = true)}>
-            {t("gallery.report_erase")}
+            {t(first.bib ? "erasures.remove" : "gallery.report_erase")}
           </Button>
         )}
         <Button busy={dismiss.isBusy.value} onClick={() => void dismiss.run()}>
@@ -93,9 +98,12 @@ function Said({ albumId, group, onDone }: { albumId: string; group: Group; onDon
         </Button>
         <Failed failure={dismiss.failure.value} />
       </div>
-      {isErasing.value && (
-        <EraseDialog albumId={albumId} reportId={first.id} onClose={() => (isErasing.value = false)} onDone={onDone} />
-      )}
+      {isErasing.value &&
+        (first.bib ? (
+          <RemoveRunner albumId={albumId} bib={first.bib} onClose={() => (isErasing.value = false)} onRemoved={endErasing} />
+        ) : (
+          <EraseDialog albumId={albumId} reportId={first.id} onClose={() => (isErasing.value = false)} onDone={onDone} />
+        ))}
     </li>
   );
 }

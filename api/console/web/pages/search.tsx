@@ -1,26 +1,24 @@
 /** The search of an album as a runner would do it, with the reason of each hit. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 import { call, putBytes } from "../calls";
 import { formatConfidence, formatTime } from "../common/format";
 import { ApiFailure } from "../common/http";
 import { useAction } from "../common/load";
-import { link, place, setQuery } from "../common/router";
+import { link, navigate, place } from "../common/router";
 import { Button } from "../common/ui/button";
 import { CheckField, Field, FileField } from "../common/ui/field";
 import { Empty, Failed, Loading } from "../common/ui/states";
 import { t, tCount, tName } from "../text";
-import type { Hit, Hits } from "../types";
+import type { Hit } from "../types";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
+import { findHits, keepHits, type Search, SearchHits, searchOfPlace } from "./search-hits";
 import { MOST_IN_FILE, ZipDownload } from "./zip";
 
 /** Hits per request. */
 const PAGE = 60;
-
-/** Loads hits from a place in their order. */
-type Search = (cursor: string | undefined) => Promise<Hits>;
 
 /** Uploads a selfie; gives the id to search with. @throws ApiFailure */
 export async function uploadSelfie(albumId: string, selfie: Blob): Promise<string> {
@@ -33,47 +31,48 @@ export async function uploadSelfie(albumId: string, selfie: Blob): Promise<strin
 /** The page of the search. */
 export function SearchPage({ album }: AlbumProps) {
   const albumId = album.id;
-  const hits = useSignal<Hits | undefined>(undefined);
-  const search = useSignal<Search | undefined>(undefined);
-  const find = useAction(async (begin: () => Promise<Search>) => {
+  const hits = useSignal<SearchHits | undefined>(undefined);
+  const path = `/albums/${albumId}/search`;
+  const find = useAction(async (query: string, search: Search) => {
     hits.value = undefined;
-    const next = await begin();
-    search.value = next;
-    hits.value = await next(undefined);
+    const found = new SearchHits(search);
+    await found.loadMore();
+    keepHits(albumId, query, found);
+    hits.value = found;
+    // Its visitor may have left the page meanwhile.
+    if (place.value.path === path) navigate(`${path}?${query}`, true);
   });
-  const loadMore = async () => {
-    const before = hits.value;
-    if (!before?.nextCursor || !search.value) return;
-    const page = await search.value(before.nextCursor);
-    // Another search, or another call, may have been faster.
-    if (hits.value === before) hits.value = { ...page, photos: [...before.photos, ...page.photos] };
+  const more = useAction(async () => hits.value?.loadMore());
+  const page = (cursor: string | undefined) => ({ albumId, limit: PAGE, ...(cursor ? { cursor } : {}) });
+  const byBib = (text: string, exact: boolean) => {
+    const query = new URLSearchParams({ bib: text, ...(exact ? { exact: "1" } : {}) }).toString();
+    return find.run(query, (cursor) => call("photos/search/text/list", { ...page(cursor), text, exact }));
   };
-  const more = useAction(loadMore);
-  // By their ids: what is downloaded is then what the page shows, and costs no second search.
-  const loadAll = async () => {
-    while (hits.value?.nextCursor && hits.value.photos.length < MOST_IN_FILE) await loadMore();
-    return (hits.value?.photos ?? []).slice(0, MOST_IN_FILE).map((hit) => hit.id);
+  const byFace = (imageId: string) => {
+    const query = new URLSearchParams({ selfie: imageId }).toString();
+    return find.run(query, (cursor) => call("photos/search/face/list", { ...page(cursor), imageId }));
   };
-  const byBib = (text: string, exact: boolean) =>
-    find.run(async () => (cursor) =>
-      call("photos/search/text/list", { albumId, text, exact, limit: PAGE, ...(cursor ? { cursor } : {}) }),
-    );
-  const byFace = (selfie: File) =>
-    find.run(async () => {
-      const imageId = await uploadSelfie(albumId, selfie);
-      return (cursor) => call("photos/search/face/list", { albumId, imageId, limit: PAGE, ...(cursor ? { cursor } : {}) });
-    });
+  const upload = useAction(async (selfie: File) => byFace(await uploadSelfie(albumId, selfie)));
+  useEffect(() => {
+    const { query } = place.value;
+    // Who comes back from a photo finds the hits as they were.
+    hits.value = findHits(albumId, searchOfPlace());
+    if (hits.value) return;
+    const [bib, imageId] = [query.get("bib"), query.get("selfie")];
+    if (bib) void byBib(bib, query.has("exact"));
+    else if (imageId) void byFace(imageId);
+  }, []);
   const { face, text } = album.config ?? {};
   return (
     <AlbumFrame album={album} section="search">
       <div class="searches">
-        <BibSearch isOff={text?.enabled === false} onSearch={byBib} />
-        <SelfieSearch isOff={face?.enabled === false} onSearch={byFace} />
+        <BibSearch isOff={text?.enabled === false} onSearch={(bib, exact) => void byBib(bib, exact)} />
+        <SelfieSearch isOff={face?.enabled === false} onSearch={(selfie) => void upload.run(selfie)} />
       </div>
-      <Failed failure={find.failure.value} />
-      {find.isBusy.value && <Loading lines={2} height="8rem" />}
-      <Results albumId={albumId} hits={hits} loadAll={loadAll} />
-      {hits.value?.nextCursor && (
+      <Failed failure={find.failure.value ?? upload.failure.value} />
+      {(find.isBusy.value || upload.isBusy.value) && <Loading lines={2} height="8rem" />}
+      <Results albumId={albumId} hits={hits.value} />
+      {hits.value?.hasMore && (
         <div class="row">
           <Button busy={more.isBusy.value} onClick={() => void more.run()}>
             {t("ui.more")}
@@ -85,27 +84,20 @@ export function SearchPage({ album }: AlbumProps) {
   );
 }
 
-function BibSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (bib: string, exact: boolean) => Promise<void> }) {
+function BibSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (bib: string, exact: boolean) => void }) {
   const bib = useSignal(place.value.query.get("bib") ?? "");
-  const isExact = useSignal(false);
-  const search = () => {
+  const isExact = useSignal(place.value.query.has("exact"));
+  const submit = (event: Event) => {
+    event.preventDefault();
     const text = bib.value.trim();
-    if (!text) return;
-    setQuery("bib", text);
-    void onSearch(text, isExact.value);
+    if (text) onSearch(text, isExact.value);
   };
-  useEffect(search, []);
   return (
     <search class="panel">
-      <form
-        class="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          search();
-        }}
-      >
+      <h2>{t("search.bib")}</h2>
+      <form class="stack" onSubmit={submit}>
         <Field
-          label={t("search.bib")}
+          label={t("search.number")}
           hint={isOff ? t("search.off") : undefined}
           data-search
           inputMode="numeric"
@@ -125,7 +117,7 @@ function BibSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (bib: string
   );
 }
 
-function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: File) => Promise<void> }) {
+function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: File) => void }) {
   return (
     <section class="panel" aria-labelledby="selfie-title">
       <h2 id="selfie-title">{t("search.selfie")}</h2>
@@ -136,7 +128,7 @@ function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: 
             label={t("search.choose")}
             accept="image/jpeg,image/png,image/webp"
             onFiles={([selfie]) => {
-              if (selfie) void onSearch(selfie);
+              if (selfie) onSearch(selfie);
             }}
           />
         </div>
@@ -145,31 +137,40 @@ function SelfieSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (selfie: 
   );
 }
 
-type ResultsProps = { albumId: string; hits: Signal<Hits | undefined>; loadAll: () => Promise<string[]> };
-
-function Results({ albumId, hits, loadAll }: ResultsProps) {
-  const found = hits.value;
+function Results({ albumId, hits }: { albumId: string; hits: SearchHits | undefined }) {
+  // By their ids: what is downloaded is then what the page shows, and costs no second search.
+  const loadAll = async () => {
+    while (hits?.hasMore && hits.photos.value.length < MOST_IN_FILE) await hits.loadMore();
+    return (hits?.photos.value ?? []).slice(0, MOST_IN_FILE).map((hit) => hit.id);
+  };
+  const total = hits?.total.value ?? 0;
   return (
     <section class="stack" aria-label={t("search.results")}>
       <div class="row row-apart">
-        <p aria-live="polite">{found && found.total > 0 && tCount("search.count", found.total)}</p>
-        {found && found.total > 0 && <ZipDownload albumId={albumId} action={t("zip.action")} photoIds={loadAll} />}
+        <p aria-live="polite">{total > 0 && tCount("search.count", total)}</p>
+        {total > 0 && <ZipDownload albumId={albumId} action={t("zip.action")} photoIds={loadAll} />}
       </div>
-      {found?.total === 0 && <Empty title={t("search.none")} />}
-      {found && <HitList albumId={albumId} hits={found.photos} />}
+      {hits && total === 0 && <Empty title={t("search.none")} />}
+      {hits && <HitList albumId={albumId} hits={hits.photos.value} query={searchOfPlace()} />}
     </section>
   );
 }
 
-/** Hits with their reasons. */
-export function HitList({ albumId, hits, small = false }: { albumId: string; hits: Hit[]; small?: boolean }) {
+/** Hits with their reasons. `query` says which search they are of, so that their photos can be walked through. */
+export function HitList(props: { albumId: string; hits: Hit[]; small?: boolean; query?: string }) {
+  const { albumId, hits, small = false, query = "" } = props;
   return (
     <ul class={small ? "hits hits-small" : "hits"}>
       {hits.map((hit) => (
         <li key={hit.id}>
-          <a class="hit" href={link(`/albums/${albumId}/photos/${hit.id}`)}>
+          <a class="hit" href={link(`/albums/${albumId}/photos/${hit.id}${query && `?${query}`}`)}>
             <div class="hit-picture">
-              <img src={hit.thumbnailUrl} alt={hit.matchedText ?? t("photo.title")} loading="lazy" />
+              <img
+                src={hit.thumbnailUrl}
+                alt={hit.matchedText ?? t("photo.title")}
+                loading="lazy"
+                style={{ objectPosition: placeInFrame(hit) }}
+              />
             </div>
             <strong class="hit-words numeric">
               {hit.matchedText && `${hit.matchedText} · `}
@@ -181,6 +182,15 @@ export function HitList({ albumId, hits, small = false }: { albumId: string; hit
       ))}
     </ul>
   );
+}
+
+/** The height of a usual portrait that its frame shows, as a part of it. */
+const FRAME = 0.5;
+
+/** Which part of a portrait is in its frame: the hit with what is above it, such as the head above a bib. */
+function placeInFrame({ boundingBox: { top, height } }: Hit): string {
+  const start = Math.min(Math.max(top + height * 1.5 - FRAME, 0), 1 - FRAME);
+  return `50% ${(start / (1 - FRAME)) * 100}%`;
 }
 
 function describeHit(hit: Hit): string {

@@ -4,7 +4,6 @@ import { useSignal } from "@preact/signals";
 
 import type { AlbumConfig, AlbumConfigChange, AlbumDetail } from "../api";
 import { call } from "../calls";
-import { formatShare } from "../common/format";
 import { useAction } from "../common/load";
 import { navigate } from "../common/router";
 import { Button } from "../common/ui/button";
@@ -13,7 +12,10 @@ import { Field } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { t, tCount } from "../text";
 import { type AlbumProps, AlbumFrame, ExpiryDates } from "./album-frame";
+import { BibForm } from "./settings/bibs";
+import { DetailsForm } from "./settings/details";
 import { type Save, SettingsForm } from "./settings/form";
+import { PicturesForm } from "./settings/pictures";
 import { RecognitionForm } from "./settings/recognition";
 import { StartListPanel } from "./settings/start-list";
 
@@ -30,55 +32,20 @@ export function SettingsPage({ album, load }: AlbumProps) {
   };
   return (
     <AlbumFrame album={album} section="settings">
-      <TitleForm title={album.title} save={save} />
+      <DetailsForm album={album} save={save} />
       {config && (
         <>
           <RecognitionForm kind="text" albumId={albumId} settings={config.text} save={save} />
           <RecognitionForm kind="face" albumId={albumId} settings={config.face} save={save} />
-          <BibFormatForm config={config} learned={album.bibFormat} save={save} />
-          <StartListPanel albumId={albumId} />
+          <BibForm config={config} learned={album.bibFormat} save={save} />
+          <StartListPanel albumId={albumId} settings={config.startList} save={save} />
+          <PicturesForm config={config} save={save} />
           <RetentionForm config={config} expiring={album.expiring} save={save} />
         </>
       )}
       <ReprocessPanel albumId={albumId} isAsking={isReprocessing} />
       <DeletePanel albumId={albumId} title={album.title} />
     </AlbumFrame>
-  );
-}
-
-function TitleForm({ title, save }: { title: string; save: Save }) {
-  const typed = useSignal(title);
-  const action = useAction(() => save({ title: typed.value.trim() }));
-  return (
-    <SettingsForm title={t("field.title")} action={action}>
-      <Field label={t("field.title")} maxLength={500} value={typed.value} onInput={(value) => (typed.value = value)} />
-    </SettingsForm>
-  );
-}
-
-interface Learned {
-  learned: string | null;
-  readings: number;
-  share: number;
-}
-
-function BibFormatForm({ config, learned, save }: { config: AlbumConfig; learned: Learned; save: Save }) {
-  const format = useSignal(config.bibFormat);
-  const action = useAction(() => save({ config: { bibFormat: format.value.trim() || "auto" } }));
-  const hint = learned.learned
-    ? t("settings.format_learned", { format: learned.learned, share: formatShare(learned.share) })
-    : t("settings.format_unlearned", { count: learned.readings });
-  return (
-    <SettingsForm title={t("settings.format")} action={action}>
-      <Field
-        label={t("settings.format_label")}
-        hint={`${t("settings.format_hint")} ${hint}`}
-        spellcheck={false}
-        maxLength={110}
-        value={format.value}
-        onInput={(value) => (format.value = value)}
-      />
-    </SettingsForm>
   );
 }
 
@@ -142,9 +109,10 @@ function DeletePanel({ albumId, title }: { albumId: string; title: string }) {
   const isAsking = useSignal(false);
   const typed = useSignal("");
   const remove = useAction(async () => {
-    await call("albums/delete", { albumId });
+    const { receipt } = await call("albums/delete", { albumId });
     notify(t("settings.deleted"));
-    navigate("/");
+    // The page of the album, where the receipts of others are, is gone with it.
+    navigate(`/erasures?receipt=${receipt.receiptId}`);
   });
   return (
     <section class="panel panel-split panel-danger" aria-labelledby="delete-title">

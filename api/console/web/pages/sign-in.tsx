@@ -9,14 +9,16 @@ import { Button } from "../common/ui/button";
 import { Field } from "../common/ui/field";
 import { Dialog } from "../common/ui/dialog";
 import { Failed } from "../common/ui/states";
+import { language } from "../common/words";
 import { enter, session } from "../session";
 import { t } from "../text";
+import { LanguageSwitch } from "./language";
 
 /** The page of visitors without a session; `again` where one has ended beneath a page, which stays as it is. */
 export function SignInPage({ again = false }: { again?: boolean }) {
   useEffect(() => {
     if (!again) document.title = `${t("sign_in.title")} – Photofinish`;
-  }, []);
+  }, [language.value]);
   if (again) {
     return (
       <Dialog title={t("sign_in.ended")} onClose={() => (session.value = null)}>
@@ -31,6 +33,7 @@ export function SignInPage({ again = false }: { again?: boolean }) {
         <h1>{t("sign_in.title")}</h1>
       </header>
       <SignInForm />
+      <LanguageSwitch />
     </main>
   );
 }

@@ -49,14 +49,16 @@ export function WatermarkPanel({ albumId }: { albumId: string }) {
     removals.value += 1;
   };
   return (
-    <section class="panel" aria-labelledby="watermark-title">
-      <div class="row row-apart">
-        <h2 id="watermark-title">{t("watermark.title")}</h2>
-        {load.value.value?.watermark && <RemoveMark albumId={albumId} onRemoved={onRemoved} />}
-      </div>
+    <section class="panel panel-split" aria-labelledby="watermark-title">
+      <h2 id="watermark-title">{t("watermark.title")}</h2>
       <p class="quiet">{t("watermark.hint")}</p>
       <Loaded load={load} lines={3}>
-        {(mark) => <Form key={removals.value} mark={mark} onSaved={(saved) => (load.value.value = saved)} />}
+        {(mark) => (
+          <>
+            <Form key={removals.value} mark={mark} onSaved={(saved) => (load.value.value = saved)} />
+            {mark.watermark && <RemoveMark albumId={albumId} onRemoved={onRemoved} />}
+          </>
+        )}
       </Loaded>
     </section>
   );
@@ -69,7 +71,7 @@ function RemoveMark({ albumId, onRemoved }: { albumId: string; onRemoved: (now: 
     notify(t("watermark.removed"));
   });
   return (
-    <>
+    <div class="row">
       <Button onClick={() => (isAsking.value = true)}>{t("watermark.remove")}</Button>
       {isAsking.value && (
         <FormDialog
@@ -82,7 +84,7 @@ function RemoveMark({ albumId, onRemoved }: { albumId: string; onRemoved: (now: 
           <p>{t("watermark.remove_text")}</p>
         </FormDialog>
       )}
-    </>
+    </div>
   );
 }
 

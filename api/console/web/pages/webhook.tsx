@@ -15,8 +15,9 @@ import { Empty, Failed, Loaded } from "../common/ui/states";
 import { Table } from "../common/ui/table";
 import { may } from "../session";
 import { Page } from "../shell";
-import { t, tName } from "../text";
+import { type Key, t, tName } from "../text";
 import { More, useLongList } from "./long-list";
+import { EditWebhook } from "./webhook-form";
 import { SecretDialog, WebhookState } from "./webhooks";
 
 /** Deliveries at first, and by each press of the button for more. */
@@ -29,6 +30,22 @@ const stateKinds: Record<string, "good" | "busy" | "bad" | "plain"> = {
   pending: "busy",
   failed: "bad",
 };
+
+/** What systems and libraries say of connections that fail, and the words for it. */
+const NETWORK_ERRORS: [said: RegExp, words: Key][] = [
+  [/refused/i, "delivery_error.refused"],
+  [/lookup|resolve|no such name|not known/i, "delivery_error.unknown_host"],
+  [/timed out|no answer|unreachable/i, "delivery_error.no_answer"],
+  [/certificate|tls|handshake/i, "delivery_error.certificate"],
+  [/reset|closed|broken pipe/i, "delivery_error.broken_off"],
+  [/not public|not a public/i, "delivery_error.not_public"],
+];
+
+/** Why there was no answer, in words where there are some. */
+function describeError(error: string): string {
+  const words = NETWORK_ERRORS.find(([said]) => said.test(error))?.[1];
+  return words ? t(words) : error.replace(/ \(os error \d+\)/, "");
+}
 
 /** The page of a webhook. */
 export function WebhookPage({ webhookId }: { webhookId: string }) {
@@ -109,6 +126,7 @@ function Facts({ webhook, load, onTest }: { webhook: Webhook; load: Load<Webhook
 function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Load<Webhook>; onTest: () => void }) {
   const webhookId = webhook.id;
   const secret = useSignal<string | null>(null);
+  const isEditing = useSignal(false);
   const isDeleting = useSignal(false);
   const test = useAction(async () => {
     await call("webhooks/test", { webhookId });
@@ -132,6 +150,7 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
         <Button busy={test.isBusy.value} onClick={() => void test.run()}>
           {t("webhooks.test")}
         </Button>
+        <Button onClick={() => (isEditing.value = true)}>{t("webhooks.edit")}</Button>
         <Button busy={toggle.isBusy.value} onClick={() => void toggle.run()}>
           {t(webhook.enabled ? "webhooks.switch_off" : "webhooks.switch_on")}
         </Button>
@@ -144,6 +163,17 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
       </div>
       <Failed failure={test.failure.value ?? toggle.failure.value ?? rotate.failure.value} />
       {secret.value && <SecretDialog secret={secret.value} onClose={() => (secret.value = null)} />}
+      {isEditing.value && (
+        <EditWebhook
+          webhook={webhook}
+          onClose={() => (isEditing.value = false)}
+          onSaved={(saved) => {
+            load.value.value = saved;
+            isEditing.value = false;
+            notify(t("settings.saved"));
+          }}
+        />
+      )}
       {isDeleting.value && (
         <FormDialog
           title={t("webhooks.delete")}
@@ -172,7 +202,10 @@ function DeliveryTable({ deliveries, onShow }: { deliveries: Delivery[]; onShow:
           name: t("table.state"),
           cell: ({ state }) => <Tag kind={stateKinds[state] ?? "plain"}>{tName("delivery_state", state)}</Tag>,
         },
-        { name: t("deliveries.answer"), cell: (delivery) => delivery.lastStatus ?? delivery.lastError ?? "–" },
+        {
+          name: t("deliveries.answer"),
+          cell: ({ lastStatus, lastError }) => lastStatus ?? (lastError ? describeError(lastError) : "–"),
+        },
         { name: t("deliveries.attempts"), numeric: true, cell: (delivery) => formatNumber(delivery.attempts) },
         { name: "", cell: (delivery) => <Button onClick={() => onShow(delivery.id)}>{t("ui.show")}</Button> },
       ]}
@@ -225,7 +258,7 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetail }) {
         {delivery.history.map((attempt) => (
           <li key={attempt.at}>
             <p>
-              {formatTime(attempt.at)} · {attempt.status ?? attempt.error} ·{" "}
+              {formatTime(attempt.at)} · {attempt.status ?? describeError(attempt.error ?? "")} ·{" "}
               {t("deliveries.took", { ms: formatNumber(attempt.durationMs) })}
             </p>
             {attempt.answer && (

@@ -2,31 +2,20 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { Operations, Webhook } from "../api";
+import type { Webhook } from "../api";
 import { call } from "../calls";
 import { formatAgo } from "../common/format";
-import { useAction, useLoad } from "../common/load";
+import { useLoad } from "../common/load";
 import { link } from "../common/router";
 import { Tag } from "../common/ui/bar";
 import { Button, CopyText } from "../common/ui/button";
-import { Dialog, FormDialog } from "../common/ui/dialog";
-import { CheckField, Field, SelectField } from "../common/ui/field";
+import { Dialog } from "../common/ui/dialog";
 import { Empty, Loaded } from "../common/ui/states";
 import { Table } from "../common/ui/table";
 import { may } from "../session";
 import { Page } from "../shell";
 import { t, tName } from "../text";
-
-/** The events that a webhook can be told of. */
-const TYPES = [
-  "photo.ready",
-  "photo.failed",
-  "album.idle",
-  "album.deleted",
-  "album.expiring",
-  "credits.low",
-  "person.erased",
-] as const;
+import { NewWebhook } from "./webhook-form";
 
 /** The page of webhooks. */
 export function WebhooksPage() {
@@ -73,8 +62,23 @@ export function SecretDialog({ secret, onClose }: { secret: string; onClose: () 
   );
 }
 
-/** Whether a webhook is on, and why not. */
+/** When the last attempt to tell it something failed; null where it was told since. */
+function findFailure({ lastFailureAt, lastSuccessAt }: Webhook): string | null {
+  if (!lastFailureAt) return null;
+  return lastSuccessAt && new Date(lastSuccessAt) > new Date(lastFailureAt) ? null : lastFailureAt;
+}
+
+/** Whether a webhook is on, and why not, or that it fails. */
 export function WebhookState({ webhook }: { webhook: Webhook }) {
+  const failedAt = findFailure(webhook);
+  if (webhook.enabled && failedAt) {
+    return (
+      <>
+        <Tag kind="bad">{t("webhooks.failing")}</Tag>
+        <p class="small quiet">{t("webhooks.failed", { when: formatAgo(failedAt) })}</p>
+      </>
+    );
+  }
   if (webhook.enabled) return <Tag kind="good">{t("webhooks.on")}</Tag>;
   return (
     <>
@@ -109,62 +113,5 @@ function WebhookTable({ webhooks }: { webhooks: Webhook[] }) {
         { name: t("webhooks.pending"), numeric: true, cell: (webhook) => webhook.pending },
       ]}
     />
-  );
-}
-
-function NewWebhook({ onClose, onMade }: { onClose: () => void; onMade: (secret: string) => void }) {
-  const url = useSignal("");
-  const label = useSignal("");
-  const albumId = useSignal("");
-  const types = useSignal<string[]>(["photo.ready", "photo.failed", "album.idle"]);
-  const albums = useLoad((signal) => call("albums/list", { limit: 200 }, signal), []);
-  const create = useAction(async () => {
-    const input: Operations["webhooks/create"][0] = {
-      url: url.value.trim(),
-      types: TYPES.filter((type) => types.value.includes(type)),
-    };
-    if (label.value.trim()) input.label = label.value.trim();
-    if (albumId.value) input.albumId = albumId.value;
-    onMade((await call("webhooks/create", input)).secret);
-  });
-  const toggle = (type: string, isOn: boolean) => {
-    const others = types.value.filter((each) => each !== type);
-    types.value = isOn ? [...others, type] : others;
-  };
-  const known = albums.value.value?.albums ?? [];
-  return (
-    <FormDialog
-      title={t("webhooks.new")}
-      action={t("webhooks.create")}
-      does={create}
-      disabled={!url.value.trim() || types.value.length === 0}
-      onClose={onClose}
-    >
-      <Field
-        label={t("webhooks.url")}
-        type="url"
-        placeholder="https://"
-        value={url.value}
-        onInput={(value) => (url.value = value)}
-      />
-      <Field label={t("field.label")} maxLength={200} value={label.value} onInput={(value) => (label.value = value)} />
-      <SelectField
-        label={t("webhooks.album")}
-        value={albumId.value}
-        options={[["", t("webhooks.all_albums")], ...known.map((album) => [album.id, album.title] as const)]}
-        onChange={(value) => (albumId.value = value)}
-      />
-      <fieldset class="stack stack-tight">
-        <legend>{t("webhooks.types")}</legend>
-        {TYPES.map((type) => (
-          <CheckField
-            key={type}
-            label={t(`event.${type}`)}
-            checked={types.value.includes(type)}
-            onChange={(checked) => toggle(type, checked)}
-          />
-        ))}
-      </fieldset>
-    </FormDialog>
   );
 }

@@ -12,9 +12,10 @@ import { link, navigate } from "../common/router";
 import { Button } from "../common/ui/button";
 import { Field } from "../common/ui/field";
 import { Empty, Failed, Loaded } from "../common/ui/states";
-import { translateIfThere } from "../common/words";
+import { language, translateIfThere } from "../common/words";
 import { enter } from "../session";
 import { t } from "../text";
+import { LanguageSwitch } from "./language";
 
 /** The shortest and longest password. */
 export const PASSWORD_LENGTH = [12, 256] as const;
@@ -30,7 +31,7 @@ export function WelcomePage({ token }: { token: string }) {
   const invitation = useLoad((signal) => call("invitation/get", { token }, signal), [token]);
   useEffect(() => {
     document.title = `${t("welcome.title")} – Photofinish`;
-  }, []);
+  }, [language.value]);
   const isOver = invitation.failure.value?.status === 404;
   return (
     <main class="alone">
@@ -47,6 +48,7 @@ export function WelcomePage({ token }: { token: string }) {
           {(found) => <Invitation token={token} invitation={found} />}
         </Loaded>
       )}
+      <LanguageSwitch />
     </main>
   );
 }

@@ -11,6 +11,7 @@ import { Button } from "../common/ui/button";
 import { FileField } from "../common/ui/field";
 import { Failed } from "../common/ui/states";
 import { session } from "../session";
+import { ConnectionLost } from "../shell";
 import { type Key, t, tCount, tName } from "../text";
 import { findDropped, findPicked, type FoundFiles } from "./files";
 import { findUpload, type Upload, type UploadCounts } from "./upload";
@@ -89,9 +90,7 @@ function UploadStatus({ upload }: { upload: Upload }) {
           { kind: "failed", amount: counts.failed + counts.tooLarge },
         ]}
       />
-      <p class="away" role="status" hidden={!upload.isAway.value}>
-        {t("ui.connection_lost")}
-      </p>
+      <ConnectionLost isAway={upload.isAway.value} />
       <Failed failure={upload.failure.value} />
       {state === "finished" && <Summary counts={counts} />}
       <Refused upload={upload} />

@@ -31,7 +31,9 @@ export function layOut(aspects: readonly number[], shape: GridShape): GridRow[] 
     const space = shape.width - shape.gap * (index - start);
     let height = space / sum;
     if (height > shape.height && !isLast) continue;
-    if (isLast) height = height > shape.height * LAST_ROW_STRETCH ? shape.height : height;
+    if (isLast && height > shape.height * LAST_ROW_STRETCH) height = shape.height;
+    // A last row that is higher than the one above it looks like another grid.
+    if (isLast) height = Math.min(height, rows.at(-1)?.height ?? height);
     rows.push({ top, height, start, end: index + 1 });
     top += height + shape.gap;
     start = index + 1;

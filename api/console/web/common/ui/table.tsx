@@ -28,18 +28,29 @@ export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]
         {rows.map((row) => (
           <tr key={rowKey(row)} role="row">
             {columns.map((column, index) => (
-              <td key={index} role="cell" class={column.numeric ? "numeric right" : ""}>
-                {column.name && (
-                  <span class="cell-name" aria-hidden="true">
-                    {column.name}
-                  </span>
-                )}
-                <div class="cell">{column.cell(row)}</div>
-              </td>
+              <Cell key={index} column={column} row={row} />
             ))}
           </tr>
         ))}
       </tbody>
     </table>
+  );
+}
+
+/** What stands where there is nothing. */
+const NOTHING = "–";
+
+function Cell<T>({ column, row }: { column: Column<T>; row: T }) {
+  const value = column.cell(row);
+  const kinds = [column.numeric ? "numeric right" : "", value === NOTHING ? "cell-nothing" : ""];
+  return (
+    <td role="cell" class={kinds.filter(Boolean).join(" ")}>
+      {column.name && (
+        <span class="cell-name" aria-hidden="true">
+          {column.name}
+        </span>
+      )}
+      <div class="cell">{value}</div>
+    </td>
   );
 }

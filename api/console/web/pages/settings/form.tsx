@@ -11,6 +11,16 @@ import { t } from "../../text";
 /** Saves a part of the settings, and offers to process the photos again where that is needed. */
 export type Save = (change: Omit<Operations["albums/update"][0], "albumId">) => Promise<void>;
 
+/** Settings that are rarely changed, folded. */
+export function More({ children }: { children: ComponentChildren }) {
+  return (
+    <details>
+      <summary>{t("settings.more")}</summary>
+      <div class="stack">{children}</div>
+    </details>
+  );
+}
+
 /** A panel with a part of the settings. */
 export function SettingsForm(props: {
   title: string;

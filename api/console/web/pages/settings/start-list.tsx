@@ -2,19 +2,20 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 
-import type { CheckedList, ImportedList, Operations } from "../../api";
+import type { CheckedList, ImportedList, Operations, StartListSettings } from "../../api";
 import { call } from "../../calls";
 import { formatConfidence, formatNumber, formatTime } from "../../common/format";
 import { useAction, useLoad } from "../../common/load";
 import { link } from "../../common/router";
 import { translateIfThere } from "../../common/words";
 import { Button } from "../../common/ui/button";
-import { FileField, SelectField } from "../../common/ui/field";
+import { CheckField, Field, FileField, SelectField } from "../../common/ui/field";
 import { FormDialog } from "../../common/ui/dialog";
 import { notify } from "../../common/ui/notice";
 import { Failed, Loaded } from "../../common/ui/states";
 import { Table } from "../../common/ui/table";
 import { t, tCount } from "../../text";
+import { More, type Save } from "./form";
 import { COLUMNS, type ColumnChoice, type ColumnName, type StartList, pickColumns, readList, readText } from "./csv";
 
 type ListSource = Operations["albums/startlist/import"][0];
@@ -25,7 +26,8 @@ interface ChosenFile {
 }
 
 /** The panel of the start list. */
-export function StartListPanel({ albumId }: { albumId: string }) {
+export function StartListPanel(props: { albumId: string; settings: StartListSettings; save: Save }) {
+  const { albumId, settings, save } = props;
   const list = useLoad((signal) => call("albums/startlist/get", { albumId }, signal), [albumId]);
   const file = useSignal<ChosenFile | undefined>(undefined);
   const choose = async ([chosen]: File[]) => {
@@ -64,7 +66,53 @@ export function StartListPanel({ albumId }: { albumId: string }) {
           }}
         />
       )}
+      <More>
+        <UseForm settings={settings} save={save} />
+      </More>
     </section>
+  );
+}
+
+/** Whether the list is used, and how strictly. */
+function UseForm({ settings, save }: { settings: StartListSettings; save: Save }) {
+  const isEnabled = useSignal(settings.enabled);
+  // As a percentage, without the digits that fractions have beyond what was set.
+  const percent = useSignal(String(Number((settings.offListShare * 100).toFixed(4))));
+  const action = useAction(() =>
+    save({ config: { startList: { enabled: isEnabled.value, offListShare: Number(percent.value) / 100 } } }),
+  );
+  return (
+    <form
+      class="form"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void action.run();
+      }}
+    >
+      <CheckField
+        label={t("start_list.enabled")}
+        checked={isEnabled.value}
+        onChange={(enabled) => (isEnabled.value = enabled)}
+      />
+      <Field
+        label={t("start_list.off_list")}
+        hint={t("start_list.off_list_hint")}
+        type="number"
+        inputMode="decimal"
+        min={0}
+        max={100}
+        step="any"
+        value={percent.value}
+        onInput={(value) => (percent.value = value)}
+      />
+      <Failed failure={action.failure.value} />
+      <div class="row">
+        <Button type="submit" busy={action.isBusy.value}>
+          {t("ui.save")}
+        </Button>
+      </div>
+    </form>
   );
 }
 

@@ -1,0 +1,126 @@
+//! Visitors of a gallery: pages that come again, photos that are processed again, and who asks to be removed by a bib.
+
+use photofinish_store::model::ids::AlbumId;
+use serde_json::{Value, json};
+
+use crate::galleries::open_gallery;
+use crate::support::guest::Guest;
+use crate::support::{Partner, TestService};
+
+fn list_reports(partner: &Partner, album: &Value) -> Vec<Value> {
+    let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
+    reports["reports"].as_array().expect("reports").clone()
+}
+
+#[test]
+fn who_asks_to_be_removed_by_a_bib_asks_the_organizer() {
+    let service = TestService::start();
+    let partner = service.partner();
+    // Of a selfie's face alone: anybody knows a bib.
+    let rules = json!({ "removal": "immediate", "searchesPerVisitor": 2 });
+    let (album, url) = open_gallery(&service, &partner, rules);
+    let mut guest = Guest::at(&service, &url);
+    let found = guest.call("search/text", json!({ "text": "1207" })).ok();
+    let asked = json!({ "text": "1207", "cursor": found["cursor"] });
+    for _ in 0..3 {
+        guest.call("erase/request", asked.clone()).ok();
+    }
+    let reports = list_reports(&partner, &album);
+    assert_eq!(reports.len(), 2, "each photo once, however often it is asked");
+    for report in &reports {
+        assert_eq!((&report["kind"], &report["bib"]), (&json!("removal"), &json!("1207")));
+        assert_eq!((&report["faces"], &report["note"]), (&json!([]), &json!("")));
+        assert_eq!(report["createdAt"], reports[0]["createdAt"], "one request");
+    }
+    let searched = json!({ "albumId": album, "text": "1207" });
+    assert_eq!(partner.call("/photos/search/text/list", &searched).ok()["total"], 2, "the organizer decides");
+    let of_faces = json!({ "albumId": album, "reportId": reports[0]["id"], "dryRun": true });
+    partner.call("/albums/gallery/reports/erase", &of_faces).defined_error(404, "NOT_FOUND");
+
+    // Without a search of the same bib it is a search.
+    Guest::at(&service, &url).call("erase/request", json!({ "text": "99" })).defined_error(404, "NOT_FOUND");
+    guest.call("erase/request", json!({ "text": "12-07" })).ok();
+    let refused =
+        guest.call("erase/request", json!({ "text": "1207" })).defined_error(429, "TOO_MANY_REQUESTS");
+    assert_eq!(refused["data"]["code"], "TOO_MANY_SEARCHES");
+    guest.call("erase/request", asked.clone()).ok();
+    assert_eq!(list_reports(&partner, &album).len(), 2);
+
+    let request = json!({ "albumId": album, "reportId": reports[1]["id"] });
+    partner.call("/albums/gallery/reports/dismiss", &request).ok();
+    assert!(list_reports(&partner, &album).is_empty(), "all photos of the request");
+    guest.call("erase/request", asked.clone()).ok();
+    let said = json!({ "photoId": reports[0]["photoId"], "kind": "not_me", "note": "1207" });
+    guest.call("report", said).ok();
+    let mut erased = json!({ "albumId": album, "bib": "1207", "dryRun": true });
+    let preview = partner.call("/people/erase", &erased).ok()["preview"].clone();
+    (erased["dryRun"], erased["confirm"]) = (json!(false), preview["confirm"].clone());
+    partner.call("/people/erase", &erased).ok();
+    let left = list_reports(&partner, &album);
+    assert_eq!(left.len(), 1, "the request is done: {left:?}");
+    assert_eq!((&left[0]["kind"], &left[0]["bib"]), (&json!("not_me"), &Value::Null));
+    guest.call("erase/request", asked).defined_error(404, "NOT_FOUND");
+
+    partner.call("/albums/gallery/update", &json!({ "albumId": album, "bibSearch": false })).ok();
+    let refused =
+        guest.call("erase/request", json!({ "text": "1207" })).defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(refused["data"]["declineCode"], "GALLERY_SEARCH_DISABLED");
+}
+
+#[test]
+fn the_first_page_of_a_search_comes_again_and_counts_once() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, url) = open_gallery(&service, &partner, json!({ "searchesPerVisitor": 1 }));
+    let mut guest = Guest::at(&service, &url);
+    let found = guest.call("search/text", json!({ "text": "1207" })).ok();
+    let again = json!({ "text": "1207", "cursor": found["cursor"] });
+    for _ in 0..3 {
+        let page = guest.call("search/text", again.clone()).ok();
+        assert_eq!((&page["total"], &page["cursor"]), (&json!(2), &found["cursor"]));
+        let ids = |page: &Value| -> Vec<Value> {
+            page["photos"].as_array().unwrap().iter().map(|photo| photo["id"].clone()).collect()
+        };
+        assert_eq!(ids(&page), ids(&found));
+    }
+    for other in [json!({ "text": "1208", "cursor": found["cursor"] }), json!({ "text": "1207" })] {
+        guest.call("search/text", other).defined_error(429, "TOO_MANY_REQUESTS");
+    }
+    // It is good for the gallery of its album alone.
+    let (_, elsewhere) = open_gallery(&service, &partner, json!({ "searchesPerVisitor": 1 }));
+    let mut other = Guest::at(&service, &elsewhere);
+    other.call("search/text", again.clone()).ok();
+    other.call("search/text", again).defined_error(429, "TOO_MANY_REQUESTS");
+    assert_eq!(partner.call("/albums/gallery/get", &json!({ "albumId": album })).ok()["searches"], 1);
+    service.block_on(service.store.credits.flush_usage()).unwrap();
+    let today = time::OffsetDateTime::now_utc().date();
+    let day = time::Duration::DAY;
+    let body =
+        json!({ "from": (today - day).to_string(), "to": (today + day).to_string(), "by": ["operation"] });
+    let usage = partner.call("/usage/get", &body).ok();
+    let is_search = |row: &&Value| row["operation"] == "gallery_text_search";
+    let searches = usage["rows"].as_array().unwrap().iter().find(is_search).unwrap();
+    assert_eq!(searches["count"], 2, "one in each gallery");
+}
+
+#[test]
+fn photos_that_are_processed_again_stay_in_the_gallery() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, url) = open_gallery(&service, &partner, json!({ "browse": true }));
+    let album_id: AlbumId = album.as_str().unwrap().parse().unwrap();
+    service.queued_photo(&partner, album_id);
+    let mut guest = Guest::at(&service, &url);
+    for queued in [0, 2] {
+        let found = guest.call("search/text", json!({ "text": "1207" })).ok();
+        let page = guest.call("photos/list", json!({})).ok();
+        assert_eq!(guest.call("get", json!({})).ok()["photos"], 2);
+        assert_eq!((&page["total"], &page["cursor"]), (&json!(2), &Value::Null));
+        assert_eq!(page["photos"].as_array().unwrap().len(), 2);
+        assert_eq!(found["total"], 2);
+        if queued == 0 {
+            let again = partner.call("/albums/reprocess", &json!({ "albumId": album })).ok();
+            assert_eq!(again["queued"], 2);
+        }
+    }
+}
