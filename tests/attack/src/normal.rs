@@ -65,7 +65,8 @@ impl ServiceLevel {
         self.percentile_ms(operation, 0.5)
     }
 
-    fn percentile_ms(&self, operation: Option<&str>, fraction: f64) -> f64 {
+    /// A percentile of the times of all calls, or of those of one operation, milliseconds; not a number without one.
+    pub fn percentile_ms(&self, operation: Option<&str>, fraction: f64) -> f64 {
         let calls = self.calls.iter().filter(|call| operation.is_none_or(|name| name == call.operation));
         let times: Vec<Duration> = calls.map(|call| call.took).collect();
         if times.is_empty() { f64::NAN } else { to_milliseconds(percentile(&times, fraction)) }

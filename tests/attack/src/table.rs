@@ -13,6 +13,10 @@ const MAX_SLOWDOWN: f64 = 3.0;
 
 /// The most that an attack may multiply the normal client's longest wait for a photo by.
 const MAX_PHOTO_DELAY: f64 = 2.0;
+/// The class in which photos wait for other photos.
+const PHOTO_CLASS: &str = "bombs";
+/// Calls of which a 99th percentile says more than the longest.
+const ENOUGH_CALLS: usize = 100;
 
 /// Builds the report.
 pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Report {
@@ -135,9 +139,15 @@ fn slowdown(isolation: &Isolation) -> f64 {
     isolation.beside.p99_ms(None) / isolation.quiet.p99_ms(None)
 }
 
-/// The slowdown of the operation that suffered most. A pooled percentile hides an operation that is rare.
+/// The slowdown of the operation that suffered most. A pooled percentile hides an operation that is rare. Of fewer than a hundred
+/// calls the 95th percentile is compared: the 99th would be the longest of all, one call's luck.
 fn worst_slowdown(Isolation { quiet, beside }: &Isolation) -> f64 {
-    let slowdown = |operation| beside.p99_ms(Some(operation)) / quiet.p99_ms(Some(operation));
+    let slowdown = |operation| {
+        let calls = quiet.count(operation).min(beside.count(operation));
+        let fraction = if calls < ENOUGH_CALLS { 0.95 } else { 0.99 };
+        let [quiet, beside] = [quiet, beside].map(|level| level.percentile_ms(Some(operation), fraction));
+        beside / quiet
+    };
     beside.operations().into_iter().map(slowdown).fold(f64::NAN, f64::max)
 }
 
@@ -171,9 +181,21 @@ fn goals(outcomes: &[ClassOutcome]) -> Vec<Goal> {
             MAX_SLOWDOWN,
         ));
         let worst = max_of(worst_slowdown);
-        goals.push(Goal::at_most("normal client's p99 of its slowest operation, times", worst, MAX_SLOWDOWN));
-        let delay = max_of(photo_delay);
-        goals.push(Goal::at_most("normal client's longest wait for a photo, times", delay, MAX_PHOTO_DELAY));
+        goals.push(Goal::at_most(
+            "normal client's p99 of its slowest operation (p95 of fewer than 100 calls), times",
+            worst,
+            MAX_SLOWDOWN,
+        ));
+        // Photos wait for other photos; what waits for requests is one of the client's calls like any other.
+        let beside_photos = outcomes.iter().find(|outcome| outcome.name == PHOTO_CLASS);
+        if let Some(isolation) = beside_photos.and_then(|outcome| outcome.isolation.as_ref()) {
+            let delay = photo_delay(isolation);
+            let what =
+                "normal client's longest wait for a photo beside large photos of others (bombs), times";
+            goals.push(Goal::at_most(what, delay, MAX_PHOTO_DELAY));
+        }
+        let what = "normal client's longest wait for a photo in any class, times";
+        goals.push(Goal::at_most(what, max_of(photo_delay), MAX_SLOWDOWN));
     }
     if !grown.is_nan() {
         let tolerance = (MEMORY_TOLERANCE_BYTES >> 20) as f64;
