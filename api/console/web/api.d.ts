@@ -599,6 +599,7 @@ export interface Key {
   id: string;
   label: string;
   lastUsedAt: string | null;
+  limits: LimitsOfKey;
   mode: "test" | "live";
   revokedAt: string | null;
   scopes: ("search:read" | "photo:upload" | "album:manage")[];
@@ -614,6 +615,14 @@ export interface KeyLimits {
 /** The keys of the organization, newest first. */
 export interface KeyList {
   keys: Key[];
+}
+
+/** Limits of a key of its own, units a minute; 0 for no limit. Those of the service where there is none. */
+export interface LimitsOfKey {
+  manage: number | null;
+  read: number | null;
+  search: number | null;
+  upload: number | null;
 }
 
 export interface ListAlbums {

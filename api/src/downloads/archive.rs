@@ -91,11 +91,12 @@ pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io
     });
     tokio::task::spawn_blocking(move || {
         let mut output = PieceWriter { pieces: pieces.clone(), piece: Vec::with_capacity(PIECE_BYTES) };
-        let next_photo = |entry: &Entry| {
+        let write_photo = |entry: &Entry, file: &mut dyn Write| {
             let photo: Bytes = read.blocking_recv().ok_or(io::ErrorKind::UnexpectedEof)??;
-            if photo.len() as u64 == entry.bytes { Ok(photo) } else { Err(io::ErrorKind::InvalidData.into()) }
+            let is_whole = photo.len() as u64 == entry.bytes;
+            if is_whole { file.write_all(&photo) } else { Err(io::ErrorKind::InvalidData.into()) }
         };
-        let written = write(&archive.entries, archive.note.as_deref(), &mut output, next_photo);
+        let written = write(&archive.entries, archive.note.as_deref(), &mut output, write_photo);
         if let Err(error) = written.map_err(io::Error::from).and_then(|()| output.flush()) {
             tracing::warn!(%error, "a download ended early");
             // Fails if the client has gone, which may be why.
@@ -131,20 +132,20 @@ fn measure(entries: &[Entry], note: Option<&str>) -> u64 {
     start + directory + DIRECTORY_END + if is_zip64 { ZIP64_DIRECTORY_END } else { 0 }
 }
 
+/// Writes an archive. `write_photo` writes all bytes of an entry.
 fn write(
     entries: &[Entry],
     note: Option<&str>,
     output: &mut impl Write,
-    mut next_photo: impl FnMut(&Entry) -> io::Result<Bytes>,
+    mut write_photo: impl FnMut(&Entry, &mut dyn Write) -> io::Result<()>,
 ) -> ZipResult<()> {
     let mut zip = ZipWriter::new_stream(output);
     let options =
         SimpleFileOptions::default().compression_method(CompressionMethod::Stored).unix_permissions(0o644);
     for entry in entries {
-        let options =
-            options.last_modified_time(entry.modified).large_file(entry.bytes >= u64::from(u32::MAX));
+        let options = options.last_modified_time(entry.modified).large_file(entry.bytes >= ZIP64_FROM);
         zip.start_file(entry.name.as_str(), options)?;
-        zip.write_all(&next_photo(entry)?)?;
+        write_photo(entry, &mut zip)?;
     }
     if let Some(note) = note {
         zip.start_file(NOTE, options.last_modified_time(DateTime::default()))?;
@@ -181,8 +182,13 @@ impl Write for PieceWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
     use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
     use photofinish_store::model::object_key::ObjectRole;
+    use photofinish_store::traits::{Result, UploadConditions};
+    use url::Url;
 
     use super::*;
 
@@ -220,7 +226,7 @@ mod tests {
     #[test]
     fn the_computed_length_is_that_of_what_is_written() {
         let largest = 1 << 30;
-        let zeros = Bytes::from(vec![0; largest as usize]);
+        let zeros = vec![0; largest as usize];
         let many = vec![1; 70_000];
         for (sizes, note) in [
             (&[][..], None),
@@ -233,8 +239,175 @@ mod tests {
         ] {
             let entries = entries(sizes);
             let mut counter = Counter(0);
-            write(&entries, note, &mut counter, |entry| Ok(zeros.slice(..entry.bytes as usize))).unwrap();
+            let write_photo =
+                |entry: &Entry, file: &mut dyn Write| file.write_all(&zeros[..entry.bytes as usize]);
+            write(&entries, note, &mut counter, write_photo).unwrap();
             assert_eq!(measure(&entries, note), counter.0, "{} files", sizes.len());
         }
+    }
+
+    /// Zeros that are written at once.
+    static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+    /// Keeps what is around the bytes of large photos, which come in pieces of [`ZEROS`].
+    #[derive(Default)]
+    struct Frame {
+        kept: Vec<u8>,
+        bytes: u64,
+    }
+
+    impl Write for Frame {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if bytes.len() < ZEROS.len() {
+                self.kept.extend_from_slice(bytes);
+            }
+            self.bytes += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Reads numbers as ZIP files have them: the lowest byte first.
+    struct Numbers<'a>(&'a [u8]);
+
+    impl Numbers<'_> {
+        /// Reads numbers of so many bytes each.
+        fn read<const COUNT: usize>(&mut self, lengths: [usize; COUNT]) -> [u64; COUNT] {
+            lengths.map(|length| {
+                let (number, rest) = self.0.split_at(length);
+                self.0 = rest;
+                number.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+            })
+        }
+
+        fn skip(&mut self, length: usize) {
+            self.0 = &self.0[length..];
+        }
+    }
+
+    /// Writes two files, the first of so many pieces of [`ZEROS`]; returns what is around its bytes.
+    fn write_around(entries: &[Entry], pieces: u64) -> Vec<u8> {
+        let mut frame = Frame::default();
+        let write_photo = |entry: &Entry, file: &mut dyn Write| {
+            if entry.bytes < ZEROS.len() as u64 {
+                return file.write_all(&ZEROS[..entry.bytes as usize]);
+            }
+            (0..pieces).try_for_each(|_| file.write_all(&ZEROS))
+        };
+        write(entries, None, &mut frame, write_photo).unwrap();
+        assert_eq!(measure(entries, None), frame.bytes);
+        frame.kept
+    }
+
+    #[test]
+    fn a_file_above_four_gigabytes_has_its_length_and_the_next_its_place_in_64_bits() {
+        const PIECES: u64 = 4097;
+        const ENTRY: [usize; 17] = [4, 2, 2, 2, 2, 2, 2, 4, 4, 4, 2, 2, 2, 2, 2, 4, 4];
+        const ELSEWHERE: u64 = u32::MAX as u64;
+        let large = PIECES * ZEROS.len() as u64;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&ZEROS);
+        for _ in 0..12 {
+            let half = crc.clone();
+            crc.combine(&half);
+        }
+        crc.update(&ZEROS);
+        let crc = u64::from(crc.finalize());
+        let entries = entries(&[large, 7]);
+        let names = [entries[0].name.len(), entries[1].name.len()];
+        let second = 30 + names[0] as u64 + 20 + large + 24;
+        let directory = second + 30 + names[1] as u64 + 7 + 16;
+        let kept = write_around(&entries, PIECES);
+        let mut numbers = Numbers(&kept);
+
+        let [signature, version, flags, .., extra] = numbers.read([4, 2, 2, 2, 2, 2, 4, 4, 4, 2, 2]);
+        assert_eq!((signature, version, flags & 8, extra), (0x0403_4b50, 45, 8, 20));
+        numbers.skip(names[0]);
+        assert_eq!(numbers.read([2, 2, 8, 8]), [1, 16, 0, 0], "the length follows the bytes");
+        assert_eq!(numbers.read([4, 4, 8, 8]), [0x0807_4b50, crc, large, large]);
+        numbers.skip(30 + names[1] + 7 + 16);
+
+        let [signature, _, version, _, _, _, _, sum, packed, bytes, _, extra, .., start] =
+            numbers.read(ENTRY);
+        assert_eq!((signature, version, sum), (0x0201_4b50, 45, crc));
+        assert_eq!((packed, bytes, extra, start), (ELSEWHERE, ELSEWHERE, 20, 0));
+        numbers.skip(names[0]);
+        assert_eq!(numbers.read([2, 2, 8, 8]), [1, 16, large, large]);
+        let [_, _, _, _, _, _, _, _, packed, bytes, _, extra, .., start] = numbers.read(ENTRY);
+        assert_eq!((packed, bytes, extra, start), (7, 7, 12, ELSEWHERE));
+        numbers.skip(names[1]);
+        assert_eq!(numbers.read([2, 2, 8]), [1, 8, second]);
+
+        let directory_bytes = 46 + names[0] as u64 + 20 + 46 + names[1] as u64 + 12;
+        let end = numbers.read([4, 8, 2, 2, 4, 4, 8, 8, 8, 8]);
+        assert_eq!((end[0], end[3]), (0x0606_4b50, 45));
+        assert_eq!(end[6..], [2, 2, directory_bytes, directory]);
+        assert_eq!(numbers.read([4, 4, 8, 4]), [0x0706_4b50, 0, directory + directory_bytes, 1]);
+        assert_eq!(numbers.read([4]), [0x0605_4b50]);
+        assert_eq!(numbers.0.len(), 22 - 4);
+    }
+
+    /// Storage that gives the same photo for every key, and counts by its references who has it.
+    struct OnePhoto(Arc<Vec<u8>>);
+
+    /// A photo that was read.
+    struct ReadPhoto(Arc<Vec<u8>>);
+
+    impl AsRef<[u8]> for ReadPhoto {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    #[async_trait]
+    impl Blobs for OnePhoto {
+        async fn read(&self, _: &ObjectKey, _: u64) -> Result<Bytes> {
+            Ok(Bytes::from_owner(ReadPhoto(Arc::clone(&self.0))))
+        }
+
+        async fn write(&self, _: &ObjectKey, _: &str, _: Bytes) -> Result<()> {
+            unreachable!("a download writes nothing")
+        }
+
+        async fn upload_url(&self, _: &ObjectKey, _: UploadConditions<'_>) -> Result<Url> {
+            unreachable!("a download uploads nothing")
+        }
+
+        async fn download_url(&self, _: &ObjectKey, _: Duration) -> Result<Url> {
+            unreachable!("a download reads bytes")
+        }
+
+        async fn head(&self, _: &ObjectKey) -> Result<Option<u64>> {
+            unreachable!("the sizes are known")
+        }
+
+        async fn delete(&self, _: &ObjectKey) -> Result<()> {
+            unreachable!("a download deletes nothing")
+        }
+
+        async fn delete_album(&self, _: OrganizationId, _: AlbumId) -> Result<()> {
+            unreachable!("a download deletes nothing")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_frees_the_memory_of_its_photos() {
+        let photo = Arc::new(vec![0; 1 << 20]);
+        let entries = entries(&[1 << 20; 8]);
+        let archive = Archive { bytes: measure(&entries, None), entries, note: None };
+        let mut pieces = send(archive, Arc::new(OnePhoto(Arc::clone(&photo))));
+        pieces.recv().await.unwrap().unwrap();
+        // This test and the storage have it, and three are in memory at most.
+        assert!((3..=5).contains(&Arc::strong_count(&photo)));
+        drop(pieces);
+        let is_freed = async {
+            while Arc::strong_count(&photo) > 1 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), is_freed).await.unwrap();
     }
 }

@@ -50,7 +50,7 @@ fn connect_from(service: &TestService, address: [u8; 4]) -> RawConnection {
     RawConnection(socket)
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");

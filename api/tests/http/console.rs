@@ -12,21 +12,21 @@ use time::{Duration, OffsetDateTime};
 
 use crate::support::{ApiResponse, Partner, TestService};
 
-const PASSWORD: &str = "four wet dogs run";
+pub(crate) const PASSWORD: &str = "four wet dogs run";
 
 /// A browser on a page of the console.
-struct Browser<'s> {
+pub(crate) struct Browser<'s> {
     service: &'s TestService,
     cookie: Option<String>,
     mode: Option<&'static str>,
 }
 
 impl<'s> Browser<'s> {
-    fn new(service: &'s TestService) -> Self {
+    pub(crate) fn new(service: &'s TestService) -> Self {
         Self { service, cookie: None, mode: None }
     }
 
-    fn send(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> ApiResponse {
+    pub(crate) fn send(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> ApiResponse {
         let mut all = vec![("content-type", "application/json")];
         all.extend(self.cookie.as_deref().map(|cookie| ("cookie", cookie)));
         all.extend(self.mode.map(|mode| ("x-photofinish-mode", mode)));
@@ -34,7 +34,7 @@ impl<'s> Browser<'s> {
         stranger(self.service).send(&format!("POST /console/api/{path}"), &all, body.to_string())
     }
 
-    fn call(&self, path: &str, body: Value) -> ApiResponse {
+    pub(crate) fn call(&self, path: &str, body: Value) -> ApiResponse {
         self.send(path, &body, &[("sec-fetch-site", "same-origin")])
     }
 
@@ -70,7 +70,7 @@ fn invite(service: &TestService, email: &str, role: Role, is_operator: bool) -> 
 }
 
 /// A browser in which somebody with this role is signed in.
-fn signed_in<'s>(service: &'s TestService, email: &str, role: Role) -> Browser<'s> {
+pub(crate) fn signed_in<'s>(service: &'s TestService, email: &str, role: Role) -> Browser<'s> {
     let token = invite(service, email, role, false);
     let mut browser = Browser::new(service);
     let joined = browser
@@ -245,6 +245,8 @@ fn keys_made_in_the_console_work_until_they_are_revoked() {
     let listed = owner.call("keys/list", json!({})).ok();
     let found = listed["keys"].as_array().unwrap().iter().find(|key| key["id"] == created["id"]).unwrap();
     assert_eq!((&found["label"], found.get("key")), (&json!("gate 3"), None));
+    let limits = json!({ "read": 7, "manage": null, "upload": null, "search": null });
+    assert_eq!((&created["limits"], &found["limits"]), (&limits, &limits));
     owner.call("keys/revoke", json!({ "keyId": created["id"] })).ok();
     partner.call("/albums/list", &json!({})).defined_error(401, "UNAUTHORIZED");
     let elsewhere = service.block_on(service.store.keys.get_or_create_organization("Elsewhere")).unwrap();

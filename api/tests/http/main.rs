@@ -3,6 +3,7 @@
 //! This is the only suite of the wire rules. Tests that need a process or the pipeline are in `tests/tests/it`.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod accounts;
 mod admin;
 mod albums;
 mod authentication;
@@ -12,6 +13,7 @@ mod connections;
 mod console;
 mod credits;
 mod document;
+mod downloads;
 mod erasures;
 mod events;
 mod galleries;

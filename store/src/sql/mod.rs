@@ -46,6 +46,8 @@ mod watermarks;
 mod webhooks;
 
 pub(crate) use self::accounts::SqlAccounts;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) use self::accounts::ageing::age_accounts;
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;

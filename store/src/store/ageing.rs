@@ -8,6 +8,14 @@ use crate::model::ids::{AlbumId, OrganizationId};
 use crate::sql;
 
 impl Store {
+    /// Lets time pass for accounts: their links and sessions are so much older.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database fails.
+    pub async fn age_accounts(&self, by: Duration) -> Result<(), StoreError> {
+        sql::age_accounts(&self.database, by).await
+    }
+
     /// Lets time pass for webhooks: what is due or has failed is so much older.
     ///
     /// # Errors

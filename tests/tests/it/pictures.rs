@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use image::{ImageFormat, Rgba, RgbaImage};
 use photofinish_tests::harness::test_photo::{TestPhoto, decode_jpeg};
-use photofinish_tests::harness::{Partner, ServiceOptions, SharedService, expect_string, wait_until};
+use photofinish_tests::harness::{
+    Partner, ServiceOptions, SharedService, expect_string, skip_or_fail, wait_until,
+};
 use serde_json::{Value, json};
 
 static GROUP: SharedService = SharedService::new();
@@ -90,6 +92,22 @@ const CHECK: &str = "import io, sys, zipfile\n\
     assert archive.testzip() is None\n\
     print(sorted((file.filename, file.file_size) for file in archive.infolist()))";
 
+/// Tests a ZIP file with the programs that people open it with.
+fn test_with_archivers(zip: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("photos.zip");
+    std::fs::write(&file, zip).expect("writes the file");
+    for (program, test, package) in [("unzip", "-tqq", "unzip"), ("7z", "t", "p7zip-full")] {
+        let Ok(tested) = Command::new(program).arg(test).arg(&file).output() else {
+            skip_or_fail("ZIP", &format!("there is no {program} (Debian's package {package})"));
+            continue;
+        };
+        // Both warn of what they do not expect with another status than 0.
+        let said = [tested.stdout, tested.stderr].concat();
+        assert!(tested.status.success(), "{program}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
 #[test]
 fn a_download_is_opened_by_another_program() {
     let service = GROUP.get_or_start(ServiceOptions::with_fake_models);
@@ -117,4 +135,5 @@ fn a_download_is_opened_by_another_program() {
     let size = jpeg.len();
     let expected = format!("[('start.jpg', {size}), ('zieleinlauf-ß.jpg', {size})]\n");
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    test_with_archivers(&zip.body);
 }

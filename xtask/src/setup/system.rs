@@ -69,6 +69,11 @@ pub const TESTS: &[SystemDependency] = &[
         packages: &["libheif-examples"],
     },
     SystemDependency { what: "strace", is_installed: || has_program("strace"), packages: &["strace"] },
+    SystemDependency {
+        what: "unzip and 7z, to open downloads with",
+        is_installed: || has_program("unzip") && has_program("7z"),
+        packages: &["unzip", "p7zip-full"],
+    },
 ];
 
 /// Needed by the cluster profile on one machine.

@@ -4,7 +4,7 @@ import { type Signal, useSignal } from "@preact/signals";
 
 import type { Key as ApiKey, Operations } from "../api";
 import { call, mode } from "../calls";
-import { formatAgo, formatDay, formatDays } from "../common/format";
+import { formatAgo, formatDay, formatDays, formatNumber } from "../common/format";
 import { useAction, useLoad } from "../common/load";
 import { Tag } from "../common/ui/bar";
 import { Button, CopyText } from "../common/ui/button";
@@ -84,7 +84,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: (key: ApiKey) 
       columns={[
         { name: t("field.label"), cell: (key) => key.label || "–" },
         { name: t("keys.key"), cell: (key) => <code>{key.hint}…</code> },
-        { name: t("keys.scopes"), cell: (key) => key.scopes.map((scope) => t(`scope.${scope}`)).join(", ") },
+        { name: t("keys.scopes"), cell: (key) => <KeyScopes apiKey={key} /> },
         { name: t("keys.used"), cell: (key) => (key.lastUsedAt ? formatAgo(key.lastUsedAt) : t("keys.never")) },
         { name: t("table.state"), cell: (key) => <KeyState apiKey={key} /> },
         {
@@ -98,6 +98,21 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: (key: ApiKey) 
         },
       ]}
     />
+  );
+}
+
+/** What a key may do, and how much of it where it has limits of its own; 0 is no limit. */
+function KeyScopes({ apiKey }: { apiKey: ApiKey }) {
+  const limits = CLASSES.flatMap((each) => {
+    const limit = apiKey.limits[each];
+    if (limit === null) return [];
+    return [`${t(`keys.limit_${each}`)} ${limit === 0 ? t("keys.limit_none") : formatNumber(limit)}`];
+  });
+  return (
+    <>
+      {apiKey.scopes.map((scope) => t(`scope.${scope}`)).join(", ")}
+      {limits.length > 0 && <p class="small quiet">{t("keys.limits_own", { limits: limits.join(", ") })}</p>}
+    </>
   );
 }
 

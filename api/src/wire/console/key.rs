@@ -31,6 +31,7 @@ pub(crate) struct Key {
     hint: String,
     #[schema(schema_with = scopes_schema)]
     scopes: Vec<String>,
+    limits: LimitsOfKey,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
     #[schema(required)]
@@ -42,6 +43,34 @@ pub(crate) struct Key {
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     revoked_at: Option<OffsetDateTime>,
+}
+
+/// Limits of a key of its own, units a minute; 0 for no limit. Those of the service where there is none.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LimitsOfKey {
+    /// Of requests that read.
+    #[schema(required, value_type = Option<f64>)]
+    read: Option<u32>,
+    /// Of requests that create, change and delete.
+    #[schema(required, value_type = Option<f64>)]
+    manage: Option<u32>,
+    /// Of photos that are signed and confirmed.
+    #[schema(required, value_type = Option<f64>)]
+    upload: Option<u32>,
+    /// Of searches.
+    #[schema(required, value_type = Option<f64>)]
+    search: Option<u32>,
+}
+
+impl From<RateLimits> for LimitsOfKey {
+    fn from(limits: RateLimits) -> Self {
+        Self {
+            read: limits.get(RateClass::Read),
+            manage: limits.get(RateClass::Manage),
+            upload: limits.get(RateClass::Upload),
+            search: limits.get(RateClass::Search),
+        }
+    }
 }
 
 /// Returns the schema of a mode.
@@ -61,6 +90,7 @@ impl From<Stored> for Key {
             mode: stored.tenant.mode.as_str().to_owned(),
             hint: stored.hint,
             scopes: stored.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            limits: stored.limits.into(),
             created_at: stored.created_at,
             last_used_at: stored.last_used_at,
             expires_at: stored.expires_at,
@@ -77,6 +107,7 @@ impl Key {
             mode: "live".to_owned(),
             hint: "svc_live_4fQ2aB".to_owned(),
             scopes: Scope::ALL.map(|scope| scope.as_str().to_owned()).to_vec(),
+            limits: RateLimits::default().into(),
             created_at: sample::TIME,
             last_used_at: None,
             expires_at: None,

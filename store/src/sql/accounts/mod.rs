@@ -1,5 +1,7 @@
 //! Accounts of people in the database, the links that let them in, and their sessions.
 
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod ageing;
 mod failures;
 mod rows;
 mod sessions;

@@ -1,6 +1,7 @@
 //! Tests of HEIC: what is refused before anything is decoded, how pictures are turned and cut, and what damage does.
 
 mod files;
+mod memory;
 mod reference;
 
 use image::RgbImage;
