@@ -98,6 +98,30 @@ async function makeAndDeleteAlbum(page, world) {
   assert.equal(await page.getByText("By keyboard", { exact: true }).count(), 0);
 }
 
+/** The keys that work everywhere: into the search, and to the help. */
+async function pressKeysOfAll(page, world) {
+  const isSearching = () => page.waitForFunction(() => document.activeElement?.matches("[data-search]"));
+  const helps = page.getByRole("dialog").getByRole("heading", { name: "Keyboard" });
+  await page.goto(`${world.base}/console/account`);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.keyboard.press("/");
+  await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
+  await isSearching();
+  // There they are letters.
+  await page.keyboard.type("?/");
+  assert.equal(await page.getByRole("searchbox").inputValue(), "?/");
+  assert.equal(await helps.count(), 0);
+  await page.goto(`${world.base}/console/albums/${world.album}/costs`);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.keyboard.press("?");
+  await helps.waitFor();
+  await page.keyboard.press("Escape");
+  await helps.waitFor({ state: "detached" });
+  await page.keyboard.press("/");
+  await page.waitForURL(new RegExp(`${world.album}/search$`));
+  await isSearching();
+}
+
 export async function keyboardFlow(world) {
   const { context, close } = await openContext(world, { storageState: world.session, viewport: { width: 1440, height: 900 } });
   const page = await context.newPage();
@@ -111,6 +135,7 @@ export async function keyboardFlow(world) {
     await page.waitForFunction(() => document.querySelectorAll(".skeleton").length === 0);
     await tabThrough(page, path);
   }
+  await pressKeysOfAll(page, world);
   await makeAndDeleteAlbum(page, world);
   await close();
 }

@@ -53,7 +53,7 @@ async function createAlbum(page) {
 }
 
 /** Waits until all photos are ready. The service may be starting again. */
-async function waitUntilReady(page, album, count) {
+export async function waitUntilReady(page, album, count) {
   const end = Date.now() + 4 * PATIENCE;
   for (;;) {
     const answer = await callFrom(page, "albums/progress", { albumId: album }).catch(() => undefined);
@@ -104,23 +104,33 @@ async function lookAtPhotos(page, world, album, count) {
 }
 
 async function search(page, world, album) {
-  await page.goto(`${world.base}/console/albums/${album}/search`);
-  await page.getByLabel("Bib number").fill(world.bib);
+  await page.goto(`${world.base}/console/albums/${album}/photos`);
+  await page.getByRole("heading", { name: "Photos", level: 1 }).waitFor();
+  await page.keyboard.press("/");
+  await page.waitForURL(/\/search$/);
+  await page.waitForFunction(() => document.activeElement?.matches("[data-search]"));
+  await page.keyboard.type(world.bib);
   await page.keyboard.press("Enter");
   await page.getByText(/photos? found/).first().waitFor();
   await page.locator("main img").first().waitFor();
   await walkThroughHits(page);
 }
 
-/** From a hit to the next one, and back to the hits, which are not searched for again. */
+/** From hit to hit, there and back, and back to the hits, which are not searched for again. */
 async function walkThroughHits(page) {
   const hits = await page.locator(".hit").evaluateAll((links) => links.map((link) => link.href));
   assert.ok(hits.length > 1, "the sample has several photos of the runner");
   await page.locator(".hit").first().click();
-  await page.getByRole("heading", { name: /\.(jpg|png|webp)$/i, level: 1 }).waitFor();
-  await page.locator("button[aria-keyshortcuts='j']:enabled").waitFor();
-  await page.keyboard.press("j");
-  await page.waitForURL(hits[1]);
+  await page.waitForURL(hits[0]);
+  await page.locator("button[aria-keyshortcuts='k']:disabled").waitFor();
+  const press = async (key, to) => {
+    await page.locator(`button[aria-keyshortcuts='${key}']:enabled`).waitFor();
+    await page.keyboard.press(key);
+    await page.waitForURL(to);
+    await page.getByRole("heading", { name: /\.(jpg|png|webp)$/i, level: 1 }).waitFor();
+  };
+  for (const hit of hits.slice(1)) await press("j", hit);
+  for (const hit of hits.slice(0, -1).reverse()) await press("k", hit);
   const searches = [];
   page.on("request", (request) => request.url().includes("/photos/search/") && searches.push(request.url()));
   await page.locator(".eyebrow").getByRole("link", { name: "Search" }).click();

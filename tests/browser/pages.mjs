@@ -3,11 +3,13 @@
 
 import assert from "node:assert";
 
-import { callFrom, checkAccessibility, checkWidth, openContext, takePicture } from "./tools.mjs";
+import { WIDTHS, check, resize } from "./look.mjs";
+import { checkStates } from "./states.mjs";
+import { callFrom, openContext } from "./tools.mjs";
 
-const WIDTHS = [320, 390, 768, 1440];
-/** Of which there are pictures. */
-const PICTURED = new Set([390, 1440]);
+/** Pages that are looked at in other languages too, in which words are longer. */
+const TRANSLATED = ["albums", "album", "photos", "settings", "gallery"];
+const LANGUAGES = { "de-DE": "de", "fr-FR": "fr" };
 
 function pagesOf({ album, bib, photo, gallery, webhook }) {
   const path = `/console/albums/${album}`;
@@ -37,42 +39,6 @@ function pagesOf({ album, bib, photo, gallery, webhook }) {
   };
 }
 
-/** Waits until a page has what it loads. Streams never end, so not until the network is quiet. */
-async function settle(page) {
-  await page.locator("h1").first().waitFor();
-  await page.waitForFunction(() => document.querySelectorAll(".skeleton").length === 0);
-  await page.evaluate(async () => {
-    const pictures = [...document.images].filter((image) => image.loading !== "lazy" || image.getBoundingClientRect().top < innerHeight);
-    await Promise.all(pictures.map((image) => image.decode().catch(() => undefined)));
-  });
-}
-
-const heightOf = (width) => (width < 500 ? 844 : 900);
-
-/** Checks what a page shows now, and keeps a picture of it. */
-async function check(page, world, name) {
-  const { width } = page.viewportSize();
-  await settle(page);
-  await checkWidth(page);
-  await checkAccessibility(page);
-  if (PICTURED.has(width)) await takePicture(page, world, `${name}-${width}-${world.scheme}`);
-}
-
-/** A photo large, and the consent: what comes after a click. */
-async function checkDialogs(page, world) {
-  for (const width of PICTURED) {
-    await page.setViewportSize({ width, height: heightOf(width) });
-    await page.goto(`${world.base}${world.drawn.gallery}?bib=${world.drawn.bib}`);
-    await page.locator(".tile").first().click();
-    await page.getByRole("dialog").locator("img").waitFor();
-    await check(page, world, "gallery-photo");
-    await page.goto(world.base + world.drawn.gallery);
-    await page.getByRole("button", { name: "Search with a selfie" }).click();
-    await page.getByRole("checkbox").waitFor();
-    await check(page, world, "gallery-consent");
-  }
-}
-
 export async function checkPages(world) {
   const session = await prepare(world);
   for (const colorScheme of ["light", "dark"]) {
@@ -82,13 +48,30 @@ export async function checkPages(world) {
     for (const [name, path] of Object.entries(pagesOf(world.drawn))) {
       await page.goto(world.base + path);
       for (const width of WIDTHS) {
-        await page.setViewportSize({ width, height: heightOf(width) });
+        await resize(page, width);
         await check(page, world, name);
       }
     }
-    await checkDialogs(page, world);
+    await checkStates(page, world);
     await close();
     await checkSignIn(world, colorScheme);
+  }
+  await checkLanguages(world, session);
+}
+
+/** The main pages on the smallest phone, where words of other languages have the least room. */
+async function checkLanguages(world, storageState) {
+  for (const [locale, language] of Object.entries(LANGUAGES)) {
+    const { context, close } = await openContext(world, { storageState, locale, reducedMotion: "reduce" });
+    const page = await context.newPage();
+    await resize(page, WIDTHS[0]);
+    const pages = pagesOf(world.drawn);
+    for (const name of TRANSLATED) {
+      await page.goto(world.base + pages[name]);
+      await page.locator(`html[lang=${language}] h1`).first().waitFor();
+      await check(page, world);
+    }
+    await close();
   }
 }
 
@@ -101,7 +84,7 @@ async function checkSignIn(world, colorScheme) {
     await page.goto(world.base + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
     for (const width of WIDTHS) {
-      await page.setViewportSize({ width, height: heightOf(width) });
+      await resize(page, width);
       await check(page, world, name);
     }
   }
@@ -146,7 +129,8 @@ async function prepare(world) {
   const invited = await call("accounts/invite", { email: "tom@race.example", role: "viewer" });
   const welcome = new URL(invited.link);
   drawn.welcome = welcome.pathname + welcome.hash;
-  const webhook = await call("webhooks/create", { url: "http://127.0.0.1:44399/results", label: "results page", types: ["photo.ready"] });
+  const told = { url: "http://127.0.0.1:44399/results", label: "results page", types: ["photo.ready"], albumId };
+  const webhook = await call("webhooks/create", told);
   await call("webhooks/test", { webhookId: webhook.id });
   drawn.webhook = webhook.id;
   await report(page, drawn);

@@ -1,24 +1,10 @@
-// What an organizer does with pictures and with those who watch: a watermark and who sees it, files of many photos, a threshold,
-// a filter, a QR code, a webhook.
+// What an organizer does with pictures and with those who watch: a watermark and who sees it, files of many photos, a threshold
+// and hits around it, a filter, a QR code.
 
 import assert from "node:assert";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
 
-import { callFrom, checkAccessibility, openContext } from "./tools.mjs";
-
-/** A red PNG, drawn by the browser. */
-async function drawMark(page) {
-  const url = await page.evaluate(() => {
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [200, 80];
-    const context = canvas.getContext("2d");
-    context.fillStyle = "#f00";
-    context.fillRect(20, 20, 160, 40);
-    return canvas.toDataURL("image/png");
-  });
-  return Buffer.from(url.split(",")[1], "base64");
-}
+import { callFrom, checkAccessibility, drawPicture, openContext } from "./tools.mjs";
 
 async function setWatermark(page, world) {
   await page.goto(`${world.base}/console/albums/${world.album}/gallery`);
@@ -27,7 +13,7 @@ async function setWatermark(page, world) {
   await choose.setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
   await panel.getByRole("button", { name: "Save" }).click();
   await panel.getByText("This is no PNG that can be used as a watermark.").waitFor();
-  await choose.setInputFiles({ name: "mark.png", mimeType: "image/png", buffer: await drawMark(page) });
+  await choose.setInputFiles({ name: "mark.png", mimeType: "image/png", buffer: await drawPicture(page, "image/png") });
   await panel.getByLabel("Position").selectOption("center");
   await panel.getByLabel("Opacity").fill("100");
   await panel.locator("canvas").waitFor();
@@ -89,6 +75,42 @@ async function fetchFiles(page, world, count) {
   assert.equal(await downloadAll(page, "Download all as ZIP"), count);
 }
 
+/** Hits of a bib above and below the threshold: they follow the slider, and nothing is saved by it. */
+async function sampleThreshold(page, world) {
+  await page.goto(`${world.base}/console/albums/${world.album}/settings`);
+  const form = page.getByRole("form", { name: "Bibs", exact: true });
+  const slider = form.getByRole("slider", { name: "Threshold" });
+  await slider.waitFor();
+  const saves = [];
+  page.on("request", (request) => request.url().endsWith("/albums/update") && saves.push(request.url()));
+  const asked = { albumId: world.album, text: world.bib, minConfidence: 0, limit: 1000 };
+  const { body } = await callFrom(page, "photos/search/text/list", asked);
+  const hits = body.photos.map((hit) => hit.confidence);
+  const follow = async (threshold) => {
+    await slider.fill(String(threshold));
+    const above = hits.filter((confidence) => confidence >= threshold).length;
+    for (const [at, words, amount] of [[0, "above", above], [1, "below", hits.length - above]]) {
+      const side = form.locator(".sides > section").nth(at);
+      await side.getByRole("heading", { name: `Just ${words}: ${amount} ${amount === 1 ? "hit" : "hits"}`, exact: true }).waitFor();
+      // At most so many pictures.
+      assert.equal(await side.locator(".hit").count(), Math.min(amount, 4));
+      assert.equal(await side.getByText("No hits on this side.").count(), amount === 0 ? 1 : 0);
+    }
+  };
+  await form.getByLabel("Try it with a bib").fill(world.bib);
+  await form.getByRole("button", { name: "Show hits" }).click();
+  await follow(0);
+  // Between the hits, if their confidences differ, and beyond all of them where none is certain.
+  await follow(Math.round((Math.min(...hits) + Math.max(...hits)) / 2));
+  await follow(100);
+  await checkAccessibility(page);
+  // Enter asks for a sample too, and does not save the panel around it.
+  const again = page.waitForResponse((response) => response.url().endsWith("/photos/search/text/list"));
+  await form.getByLabel("Try it with a bib").press("Enter");
+  await again;
+  assert.deepEqual(saves, []);
+}
+
 async function setThreshold(page, world) {
   await page.goto(`${world.base}/console/albums/${world.album}/settings`);
   const form = page.locator("form").filter({ has: page.getByRole("heading", { name: "Bibs" }) });
@@ -111,49 +133,6 @@ async function filterPhotos(page, world) {
   await checkAccessibility(page);
 }
 
-/** A webhook that tells a server of this program. */
-async function makeWebhook(page, world) {
-  const told = [];
-  const server = createServer((request, response) => {
-    let body = "";
-    request.on("data", (piece) => (body += piece));
-    request.on("end", () => {
-      told.push({ signature: request.headers["webhook-signature"], body });
-      response.end();
-    });
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  await page.goto(`${world.base}/console/webhooks`);
-  await page.getByRole("button", { name: "New webhook" }).first().click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Address").fill(`http://127.0.0.1:${server.address().port}/photos`);
-  await dialog.getByLabel("Label").fill("results");
-  await dialog.getByRole("button", { name: "Create" }).click();
-  await page.getByRole("dialog").getByText("Copy it now").waitFor();
-  await page.keyboard.press("Escape");
-  await page.getByRole("link", { name: "results" }).click();
-  await page.getByRole("button", { name: "Send a test" }).click();
-  await page.getByText("Test sent").waitFor();
-  const [delivery] = told;
-  assert.ok(delivery?.signature, "the server was told, signed");
-  assert.equal(typeof JSON.parse(delivery.body).type, "string");
-  await checkAccessibility(page);
-  await editWebhook(page);
-  await new Promise((resolve) => server.close(resolve));
-}
-
-async function editWebhook(page) {
-  await page.getByRole("button", { name: "Edit" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Label").fill("results and failures");
-  await dialog.getByLabel("Album done").uncheck();
-  await checkAccessibility(page);
-  await dialog.getByRole("button", { name: "Save" }).click();
-  await page.getByRole("heading", { name: "results and failures", level: 1 }).waitFor();
-  const { body } = await callFrom(page, "webhooks/get", { webhookId: new URL(page.url()).pathname.split("/")[3] });
-  assert.deepEqual(body.types, ["photo.ready", "photo.failed"]);
-}
-
 export async function picturesFlow(world) {
   const options = { storageState: world.session, viewport: { width: 1280, height: 800 }, acceptDownloads: true };
   const { context, close } = await openContext(world, options);
@@ -162,8 +141,8 @@ export async function picturesFlow(world) {
   const count = await compareWithGallery(page, world);
   assert.ok(count > 1, "the sample has several photos of the runner");
   await fetchFiles(page, world, count);
+  await sampleThreshold(page, world);
   await setThreshold(page, world);
   await filterPhotos(page, world);
-  await makeWebhook(page, world);
   await close();
 }

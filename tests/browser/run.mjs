@@ -11,6 +11,7 @@ import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
 import { checkPages } from "./pages.mjs";
+import { folderFlow } from "./folders.mjs";
 import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
 import { picturesFlow } from "./pictures.mjs";
@@ -19,6 +20,7 @@ import { removalFlow } from "./removals.mjs";
 import { viewerFlow } from "./roles.mjs";
 import { securityCases } from "./security.mjs";
 import { selectionFlow } from "./selection.mjs";
+import { webhookFlow } from "./webhooks.mjs";
 
 const { BASE_URL, WELCOME, PHOTOS, BIB, CAMERA, SCREENS, CHROMIUM } = process.env;
 const { ENTER, DRAWN_ALBUM, DRAWN_BIB, ONLY } = process.env;
@@ -56,7 +58,9 @@ try {
   for (const [name, flow] of [
     ["an organizer is invited, makes an album, uploads a folder and opens a gallery", organizerFlow],
     ["a runner finds photos on a phone", runnerFlow],
-    ["watermark, files of many photos, threshold, filter and webhook", picturesFlow],
+    ["watermark, files of many photos, threshold and filter", picturesFlow],
+    ["a folder is dropped, its upload paused and resumed, and chosen again", folderFlow],
+    ["a webhook is edited, and sends again what was refused", webhookFlow],
     ["photos are selected and filtered, a watermark goes, a start list is odd", selectionFlow],
     ["a runner asks to be removed, and the organizer decides", removalFlow],
     ["a viewer is led to no page that is refused", viewerFlow],

@@ -72,6 +72,58 @@ export async function callFrom(page, operation, body = {}, headers = {}) {
   );
 }
 
+/** A file of a red mark, drawn by the browser. Words make it differ from others. */
+export async function drawPicture(page, type, words = "") {
+  const draw = ([type, words]) => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [200, 80];
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#f00";
+    context.fillRect(20, 20, 160, 40);
+    context.fillText(words, 0, 76);
+    return canvas.toDataURL(type);
+  };
+  const url = await page.evaluate(draw, [type, words]);
+  return Buffer.from(url.split(",")[1], "base64");
+}
+
+/** Holds the photos that a page sends after the first so many, until they are let go. */
+export async function holdUploads(page, free) {
+  const held = [];
+  const watching = [];
+  let count = 0;
+  let isOpen = false;
+  const tell = () => watching.splice(0).forEach((wake) => wake());
+  const handle = async (route) => {
+    if (route.request().method() !== "PUT") return route.fallback();
+    count += 1;
+    if (count > free && !isOpen) {
+      await new Promise((resolve) => {
+        held.push(resolve);
+        tell();
+      });
+    }
+    // Whoever gives the upload up has taken the request back.
+    return route.continue().catch(() => undefined);
+  };
+  await page.route("**", handle);
+  const letAllGo = () => {
+    isOpen = true;
+    held.splice(0).forEach((release) => release());
+  };
+  return {
+    count: () => count,
+    letAllGo,
+    waitForHeld: async (least) => {
+      while (held.length < least) await new Promise((resolve) => watching.push(resolve));
+    },
+    end: async () => {
+      letAllGo();
+      await page.unroute("**", handle);
+    },
+  };
+}
+
 /** Keeps a picture of a page as WebP, a quarter of the bytes of PNG. The browser itself converts it, on a page of its own. */
 export async function takePicture(page, world, name) {
   const png = await page.screenshot({ scale: "css", animations: "disabled" });

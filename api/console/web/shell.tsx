@@ -144,7 +144,9 @@ export function Page(props: {
     document.title = `${title} – Photofinish`;
   }, [title, language.value]);
   useEffect(() => {
-    if (navigations.value > 0 && !keepsFocus) heading.current?.focus({ preventScroll: true });
+    // The key for the search may have led here, and into its field.
+    const isSearching = document.activeElement?.matches("[data-search]");
+    if (navigations.value > 0 && !keepsFocus && !isSearching) heading.current?.focus({ preventScroll: true });
   }, []);
   return (
     <div class="page">
@@ -229,6 +231,10 @@ function useKeys(onHelp: () => void): void {
   }, []);
 }
 
+/** How long a page may take to show its search: milliseconds between two looks, and how many there are. */
+const SEARCH_RETRY_MS = 50;
+const SEARCH_TRIES = 100;
+
 /** Goes to the search of the album, or to that of albums, and into its field. */
 function focusSearch(): void {
   const field = () => document.querySelector<HTMLInputElement>("[data-search]");
@@ -236,6 +242,13 @@ function focusSearch(): void {
     const album = match("/albums/:album", place.value.path.split("/").slice(0, 3).join("/"));
     navigate(album ? `/albums/${album["album"]}/search` : "/");
   }
-  // The page of the field is drawn after this turn.
-  setTimeout(() => field()?.focus(), 50);
+  const { path } = place.value;
+  const enter = (tries: number) => {
+    if (place.value.path !== path) return;
+    const found = field();
+    if (found) found.focus();
+    else if (tries > 0) setTimeout(() => enter(tries - 1), SEARCH_RETRY_MS);
+  };
+  // The page of the field is drawn after this turn, and may have to load its album first.
+  setTimeout(() => enter(SEARCH_TRIES), SEARCH_RETRY_MS);
 }

@@ -57,6 +57,11 @@ export function WebhookPage({ webhookId }: { webhookId: string }) {
     [webhookId],
   );
   const deliveries = list.load;
+  // An attempt also changes what the webhook itself says: its last success, and what waits.
+  const reload = () => {
+    webhook.reload();
+    deliveries.reload();
+  };
   const shown = useSignal<string | null>(null);
   const found = webhook.value.value;
   const above = (
@@ -67,12 +72,12 @@ export function WebhookPage({ webhookId }: { webhookId: string }) {
   return (
     <Page title={found ? found.label || found.url : t("webhooks.one")} above={above}>
       <Loaded load={webhook} lines={3}>
-        {(seen) => <Facts webhook={seen} load={webhook} onTest={deliveries.reload} />}
+        {(seen) => <Facts webhook={seen} load={webhook} onTest={reload} />}
       </Loaded>
       <section class="stack" aria-labelledby="deliveries-title">
         <div class="row row-apart">
           <h2 id="deliveries-title">{t("deliveries.title")}</h2>
-          <Button busy={deliveries.isLoading.value} onClick={deliveries.reload}>
+          <Button busy={deliveries.isLoading.value} onClick={reload}>
             {t("ui.reload")}
           </Button>
         </div>
@@ -94,7 +99,7 @@ export function WebhookPage({ webhookId }: { webhookId: string }) {
           webhookId={webhookId}
           deliveryId={shown.value}
           onClose={() => (shown.value = null)}
-          onSent={deliveries.reload}
+          onSent={reload}
         />
       )}
     </Page>
@@ -216,6 +221,8 @@ function DeliveryTable({ deliveries, onShow }: { deliveries: Delivery[]; onShow:
 function DeliveryDialog(props: { webhookId: string; deliveryId: string; onClose: () => void; onSent: () => void }) {
   const { webhookId, deliveryId, onClose, onSent } = props;
   const delivery = useLoad((signal) => call("webhooks/deliveries/get", { webhookId, deliveryId }, signal), [deliveryId]);
+  // What waits is sent anyway, and cannot be sent twice.
+  const isSettled = delivery.value.value !== undefined && delivery.value.value.state !== "pending";
   const redeliver = useAction(async () => {
     await call("webhooks/redeliver", { webhookId, deliveryId });
     notify(t("deliveries.resent"));
@@ -229,7 +236,7 @@ function DeliveryDialog(props: { webhookId: string; deliveryId: string; onClose:
           {(seen) => <DeliveryFacts delivery={seen} />}
         </Loaded>
         <Failed failure={redeliver.failure.value} />
-        {may.organize.value && (
+        {may.organize.value && isSettled && (
           <div class="row row-end">
             <Button kind="main" busy={redeliver.isBusy.value} onClick={() => void redeliver.run()}>
               {t("deliveries.resend")}

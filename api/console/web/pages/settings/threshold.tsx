@@ -110,13 +110,13 @@ function Sides({ albumId, hits, threshold }: { albumId: string; hits: Hit[]; thr
   const above = hits.filter((hit) => hit.confidence >= threshold);
   const below = hits.filter((hit) => hit.confidence < threshold);
   const sides = [
-    { title: tCount("settings.above", above.length), hits: above.slice(-SHOWN).reverse() },
-    { title: tCount("settings.below", below.length), hits: below.slice(0, SHOWN) },
+    { name: "above", title: tCount("settings.above", above.length), hits: above.slice(-SHOWN).reverse() },
+    { name: "below", title: tCount("settings.below", below.length), hits: below.slice(0, SHOWN) },
   ];
   return (
     <div class="sides">
       {sides.map((side) => (
-        <section key={side.title}>
+        <section key={side.name}>
           <h3 aria-live="polite">{side.title}</h3>
           {side.hits.length === 0 ? (
             <p class="quiet">{t("settings.no_sample")}</p>

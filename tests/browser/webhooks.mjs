@@ -1,0 +1,108 @@
+// A webhook: made, tested, edited; what its receiver refused is sent again, also where there is no receiver.
+
+import assert from "node:assert";
+import { createServer } from "node:http";
+
+import { callFrom, checkAccessibility, openContext } from "./tools.mjs";
+
+/** A server of this program that keeps what it is told. It refuses while `status` says so. */
+async function startReceiver() {
+  const receiver = { told: [], status: 200 };
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (piece) => (body += piece));
+    request.on("end", () => {
+      receiver.told.push({ signature: request.headers["webhook-signature"], body });
+      response.writeHead(receiver.status).end();
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  receiver.url = `http://127.0.0.1:${server.address().port}/photos`;
+  receiver.stop = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return receiver;
+}
+
+async function makeWebhook(page, world, receiver) {
+  await page.goto(`${world.base}/console/webhooks`);
+  await page.getByRole("button", { name: "New webhook" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Address").fill(receiver.url);
+  await dialog.getByLabel("Label").fill("results");
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("dialog").getByText("Copy it now").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("link", { name: "results" }).click();
+  await sendTest(page);
+  const [delivery] = receiver.told;
+  assert.ok(delivery?.signature, "the server was told, signed");
+  assert.equal(typeof JSON.parse(delivery.body).type, "string");
+  await checkAccessibility(page);
+}
+
+/** Sends a test, and waits until its row is the first of the deliveries. */
+async function sendTest(page) {
+  const rows = page.getByRole("table", { name: "Deliveries" }).locator("tbody tr");
+  const before = await rows.count();
+  await page.getByRole("button", { name: "Send a test" }).click();
+  await page.waitForFunction((count) => document.querySelectorAll("table tbody tr").length === count, before + 1);
+}
+
+async function editWebhook(page) {
+  await page.getByRole("button", { name: "Edit" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Label").fill("results and failures");
+  await dialog.getByLabel("Album done").uncheck();
+  await checkAccessibility(page);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "results and failures", level: 1 }).waitFor();
+  const { body } = await callFrom(page, "webhooks/get", { webhookId: new URL(page.url()).pathname.split("/")[3] });
+  assert.deepEqual(body.types, ["photo.ready", "photo.failed"]);
+}
+
+/** Sends the newest delivery again, and reloads until the page shows the attempt. */
+async function sendAgain(page, { answer, state, attempts }) {
+  const row = page.getByRole("table", { name: "Deliveries" }).locator("tbody tr").first();
+  await row.getByText("Failed").waitFor();
+  await row.getByText(answer).waitFor();
+  await row.getByRole("button", { name: "Show" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(answer).waitFor();
+  assert.equal(await dialog.locator("ol > li").count(), 1);
+  await checkAccessibility(page);
+  await dialog.getByRole("button", { name: "Send again" }).click();
+  await page.getByText("It is sent again").waitFor();
+  await dialog.waitFor({ state: "detached" });
+  const attempted = row.locator("td").nth(4).getByText(String(attempts), { exact: true });
+  while (!(await attempted.isVisible())) {
+    const answered = page.waitForResponse((response) => response.url().endsWith("/webhooks/deliveries/list"));
+    await page.getByRole("button", { name: "Reload" }).click();
+    await answered;
+    await page.getByRole("button", { name: "Reload" }).and(page.locator(":enabled")).waitFor();
+  }
+  await row.getByText(state).waitFor();
+  await row.getByRole("button", { name: "Show" }).click();
+  await page.waitForFunction((count) => document.querySelectorAll("dialog ol > li").length === count, attempts);
+  // What waits for its next attempt cannot be sent twice.
+  assert.equal(await dialog.getByRole("button", { name: "Send again" }).count(), state === "Waiting" ? 0 : 1);
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+}
+
+export async function webhookFlow(world) {
+  const { context, close } = await openContext(world, { storageState: world.session, viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
+  const receiver = await startReceiver();
+  await makeWebhook(page, world, receiver);
+  await editWebhook(page);
+  receiver.status = 503;
+  await sendTest(page);
+  receiver.status = 200;
+  await sendAgain(page, { answer: "503", state: "Delivered", attempts: 2 });
+  await receiver.stop();
+  await sendTest(page);
+  await sendAgain(page, { answer: "The address refuses connections", state: "Waiting", attempts: 2 });
+  await close();
+}
