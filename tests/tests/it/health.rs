@@ -102,8 +102,8 @@ fn the_console_moves_to_its_own_address_when_there_is_one() {
         (at(&console, "/g/aaaaaaaaaaaaaaaaaaaaaa"), at(&api, "/g/aaaaaaaaaaaaaaaaaaaaaa")),
         (404, 200)
     );
-    // A GET of an operation is refused where there is one.
-    assert_eq!((at(&console, "/console/api/session/get"), at(&api, "/console/api/session/get")), (405, 404));
+    // What no page of this host sends is refused where there are operations.
+    assert_eq!((at(&console, "/console/api/session/get"), at(&api, "/console/api/session/get")), (403, 404));
     assert_eq!((at(&console, "/openapi/openapi.json"), at(&api, "/openapi/openapi.json")), (404, 200));
     let account = ["--organization", "Lake Timing", "--email", "anna@race.example", "--role", "owner"];
     let invited = service.run(&[&["account", "invite"], &account[..]].concat());
