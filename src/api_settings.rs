@@ -91,7 +91,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
         },
         admin_on_api_port: service.admin_listen.is_none(),
         console: ConsoleSettings {
-            is_enabled: console.console,
+            is_enabled: console.is_enabled(),
             is_on_api_port: console.console_listen.is_none(),
             public_url: config.public_url.clone(),
             console_url: config.console_url().clone(),

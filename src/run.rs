@@ -239,7 +239,7 @@ async fn start_console(
     stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<Option<JoinHandle<()>>> {
     let console = &config.settings.console;
-    let Some(address) = console.console_listen.filter(|_| console.console && role.has_api()) else {
+    let Some(address) = console.console_listen.filter(|_| console.is_enabled() && role.has_api()) else {
         return Ok(None);
     };
     let listener = TcpListener::bind(address)

@@ -79,7 +79,8 @@ fn check_open_files() -> Finding {
 fn describe_console(config: &Config) -> Finding {
     let settings = &config.settings.console;
     let files = settings.console_dir.clone().map_or(Files::Embedded, Files::Folder);
-    let state = match (settings.console, files.get("console.html"), &files) {
+    let state = match (settings.is_enabled(), files.get("console.html"), &files) {
+        (false, ..) if settings.console => "not in this build: it has no cargo feature `console`".to_owned(),
         (false, ..) => "off".to_owned(),
         (true, None, _) => "its pages were not built: run cargo xtask setup, then build again".to_owned(),
         (true, Some(_), Files::Embedded) => {
@@ -186,7 +187,7 @@ async fn check_store(config: &Config) -> Vec<Finding> {
             state: Ok(describe_versions(&store).to_owned()),
         });
     }
-    if store.local.is_none() && config.settings.console.console {
+    if store.local.is_none() && config.settings.console.is_enabled() {
         // Without it partners are served all the same, so this never fails.
         let gallery_url = config.settings.console.gallery_url.as_ref().unwrap_or(&config.public_url);
         let state = Ok(doctor_cors::describe(&store, &[config.console_url(), gallery_url]).await);

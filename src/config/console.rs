@@ -33,6 +33,13 @@ pub struct ConsoleArguments {
     pub proxies: usize,
 }
 
+impl ConsoleArguments {
+    /// Whether there are the console and galleries: not in a build without their pages, unless a folder has them.
+    pub fn is_enabled(&self) -> bool {
+        self.console && (cfg!(feature = "console") || self.console_dir.is_some())
+    }
+}
+
 fn proxies(text: &str) -> Result<usize, String> {
     parsers::integer(text, 0, 10).map(|proxies| proxies as usize)
 }

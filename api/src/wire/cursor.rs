@@ -10,8 +10,8 @@ use uuid::Uuid;
 use crate::validate::validators::{Text, formatted};
 
 const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
-/// With a total or without one.
-const PHOTO_CURSOR_PATTERN: &str = "^[0-9a-f]{32}([0-9a-f]{8})?$";
+/// With a total or without one; of no length that a cursor of another list has.
+const PHOTO_CURSOR_PATTERN: &str = "^[0-9a-f]{32}([0-9a-f]{12})?$";
 const ALBUM_CURSOR_PATTERN: &str = "^[0-9a-f]{40}$";
 /// With a proof or without one.
 const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}([0-9a-f]{32})?$";
@@ -23,8 +23,8 @@ pub(crate) fn id_cursor() -> Text {
 
 /// Returns the validator of a cursor into a list of photos.
 pub(crate) fn photo_cursor() -> Text {
-    formatted(40, PHOTO_CURSOR_PATTERN, |text| {
-        decode_hex::<16>(text).map(drop).or_else(|_| decode_hex::<20>(text).map(drop))
+    formatted(44, PHOTO_CURSOR_PATTERN, |text| {
+        decode_hex::<16>(text).map(drop).or_else(|_| decode_hex::<22>(text).map(drop))
     })
 }
 
@@ -93,14 +93,14 @@ pub(crate) struct PhotoPosition {
 impl PhotoPosition {
     /// Returns the cursor after this position.
     pub(crate) fn to_cursor(self) -> String {
-        let total = self.total.map_or(String::new(), |total| format!("{total:08x}"));
+        let total = self.total.map_or(String::new(), |total| format!("{total:012x}"));
         encode_id(self.photo.0) + &total
     }
 
     /// Returns the position in a cursor; `None` for text that [`photo_cursor`] refuses.
     pub(crate) fn from_cursor(text: &str) -> Option<Self> {
         let (photo, total) = text.split_at_checked(32)?;
-        let total = decode_hex::<4>(total).ok().map(u32::from_be_bytes);
+        let total = u64::from_str_radix(total, 16).ok().map(|total| u32::try_from(total).unwrap_or(u32::MAX));
         Some(Self { photo: PhotoId(decode_id(photo)?), total })
     }
 }
@@ -214,6 +214,15 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn positions_of_photos_round_trip_through_their_cursor(photo: u128, total: Option<u32>) {
+            let position = PhotoPosition { photo: PhotoId(Uuid::from_u128(photo)), total };
+            let cursor = position.to_cursor();
+            prop_assert_eq!(PhotoPosition::from_cursor(&cursor), Some(position));
+            let of_albums = AlbumPosition { album: AlbumId(position.photo.0), total: 2 }.to_cursor();
+            prop_assert!(of_albums.len() != cursor.len(), "one of another list is refused");
+        }
+
         #[test]
         fn positions_round_trip_through_their_cursor(bits: u64, photo: u128) {
             let position = HitPosition { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };

@@ -348,4 +348,18 @@ fn photos_are_listed_by_camera_and_time() {
     );
     assert_eq!(list(json!({ "takenUntil": "2026-10-04T09:41:07Z" })), none);
     assert_eq!(list(json!({ "takenFrom": "2020-01-01T00:00:00Z", "state": "queued" })), none);
+    let other = service.ready_photo(&partner, album_id, Vec::new(), Vec::new());
+    let page = |cursor: Value| {
+        let mut body = json!({ "albumId": album, "camera": "NIKON Z 9", "limit": 1 });
+        if cursor.is_string() {
+            body["cursor"] = cursor;
+        }
+        partner.call("/photos/photo/list", &body).ok()
+    };
+    let first = page(Value::Null);
+    // Counted for the first page alone: what is added later is not in the total of the others.
+    service.ready_photo(&partner, album_id, Vec::new(), Vec::new());
+    let second = page(first["nextCursor"].clone());
+    assert_eq!((&first["total"], &second["total"]), (&json!(2), &json!(2)));
+    assert_eq!((&first["photos"][0]["id"], &second["photos"][0]["id"]), (&json!(photo), &json!(other)));
 }

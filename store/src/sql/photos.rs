@@ -17,6 +17,7 @@ use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
 use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Photos, Result};
+use crate::turns::{Turns, current_organization};
 
 macro_rules! select_photo {
     ($rest:literal) => {
@@ -99,11 +100,13 @@ fn to_page(rows: Vec<PhotoRow>, limit: u32, total: u64) -> Result<PhotoPage> {
 pub(crate) struct SqlPhotos {
     database: Database,
     face_cache: Arc<FaceCache>,
+    /// For what reads every photo of an album: one at a time, so that readers and cores are left for what reads a few rows.
+    scans: Turns,
 }
 
 impl SqlPhotos {
     pub(crate) fn new(database: Database, face_cache: Arc<FaceCache>) -> Self {
-        Self { database, face_cache }
+        Self { database, face_cache, scans: Turns::default() }
     }
 }
 
@@ -204,6 +207,7 @@ impl Photos for SqlPhotos {
 
     async fn list_taken(&self, album: AlbumId, asked: TakenQuery) -> Result<PhotoPage> {
         const OPERATION: &str = "list photos by how they were taken";
+        let _turn = self.scans.take(current_organization()).await;
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let filter = |statement| {
             query(OPERATION, statement)
@@ -229,6 +233,7 @@ impl Photos for SqlPhotos {
 
     async fn count_by_camera(&self, album: AlbumId) -> Result<Vec<CameraCount>> {
         const OPERATION: &str = "list cameras";
+        let _turn = self.scans.take(current_organization()).await;
         let rows: Vec<(Option<String>, i64)> = query(OPERATION, COUNT_BY_CAMERA)
             .bind(album)
             .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
