@@ -68,7 +68,7 @@ pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Rep
             .to_owned(),
     );
     report.notes.push(
-        "Attackers, service and normal client share the cores of one machine. The attackers have a lowest priority (nice 19), \
+        "Attackers, service and normal client share the cores of one machine. The attackers have the lowest priority (nice 19), \
          so that what is measured is what the service does to the normal client, not what their own work does. Of fewer than \
          100 calls the 99th percentile is the longest."
             .to_owned(),
