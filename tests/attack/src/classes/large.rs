@@ -66,6 +66,12 @@ struct Scene {
     normal_album: String,
 }
 
+/// The size of the watched album, and what another organization's calls take in a quiet service.
+struct Usual {
+    photos: usize,
+    quiet: Vec<Duration>,
+}
+
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let photos = site.extent.pick(2_000, 500_000);
     let faces = site.extent.pick(900, 700_000);
@@ -76,8 +82,9 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     runtime.block_on(fill(site, &scene, photos, faces)).context("writing the rows of large albums")?;
     site.service.restart();
     let quiet = measure_beside(site, &scene, || std::thread::sleep(measured_time(site)));
-    watch_progress(site, findings, &scene, (photos, &quiet));
-    list_by_camera(site, findings, &scene, (photos, &quiet));
+    let usual = Usual { photos, quiet };
+    watch_progress(site, findings, &scene, &usual);
+    list_by_camera(site, findings, &scene, &usual);
     search_impatiently(site, findings, &scene, faces);
     Ok(())
 }
@@ -165,7 +172,8 @@ fn make_embedding(like: &Embedding, number: usize) -> Embedding {
     Embedding { model: like.model.clone(), vector: values.into_iter().map(|value| value / length).collect() }
 }
 
-fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, (photos, quiet): (usize, &[Duration])) {
+fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
+    let photos = usual.photos;
     let body = json!({ "albumId": scene.watched }).to_string();
     let looks = Mutex::new(0_usize);
     let beside = measure_beside(site, scene, || {
@@ -183,11 +191,12 @@ fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, (photos, quie
     });
     let looks = looks.into_inner().unwrap_or_default();
     let what = format!("`albums/get` beside {WATCHERS} watchers of {photos} photos ({looks} looks)");
-    compare(findings, &what, quiet, &beside);
+    compare(findings, &what, &usual.quiet, &beside);
 }
 
 /// What reads every photo of an album: its cameras, and the number of those of one.
-fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, (photos, quiet): (usize, &[Duration])) {
+fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
+    let photos = usual.photos;
     let cameras = json!({ "albumId": scene.watched }).to_string();
     let list = json!({ "albumId": scene.watched, "camera": "A camera", "limit": 100 }).to_string();
     let calls = [("/albums/cameras/list", &cameras), ("/photos/photo/list", &list)];
@@ -203,7 +212,7 @@ fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, (photos, quie
         });
     });
     let what = format!("`albums/get` beside {WATCHERS} clients that list {photos} photos by camera");
-    compare(findings, &what, quiet, &beside);
+    compare(findings, &what, &usual.quiet, &beside);
 }
 
 /// Records what another organization's calls took in a quiet service and beside an attack.
