@@ -157,7 +157,7 @@ fn certainty(confidence: f64) -> &'static str {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PublicPhotos {
     pub(crate) photos: Vec<PublicPhoto>,
-    /// Of this page: with it the page comes again, with URLs that are valid anew, and counts as no other search. Null for a
+    /// Of this page: with it the page comes again, with new URLs, and counts as no other search. Null for a
     /// first page that nobody counts.
     #[schema(required)]
     pub(crate) cursor: Option<String>,

@@ -166,7 +166,7 @@ impl TextReading {
     }
 }
 
-/// Takes the limit from the confidence of readings that a later pass, which detected the text anew at another scale, reads
+/// Takes the limit from the confidence of readings that a later pass, which detected the text again at another scale, reads
 /// in the same way (step 14).
 pub(super) fn confirm_readings(found: &mut [TextReading], later: &[TextReading]) {
     for old in found.iter_mut().filter(|old| old.needs_confirmation()) {

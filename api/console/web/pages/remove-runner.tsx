@@ -12,7 +12,7 @@ import { t, tCount } from "../text";
 
 type Preview = NonNullable<ErasureAnswer["preview"]>;
 
-/** An erasure in two steps: what it would take, then the erasure itself. A change of what is asked begins anew. */
+/** An erasure in two steps: what it would take, then the erasure itself. A change of what is asked begins again. */
 export function useErasure(erase: (how: { dryRun: true } | { confirm: string }) => Promise<ErasureAnswer>, onErased: () => void) {
   const preview = useSignal<Preview | undefined>(undefined);
   const step = useAction(async () => {
