@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 
 import type { Operations } from "./api";
-import { createClient, type StreamOptions } from "./common/http";
+import { createClient } from "./common/http";
 import type { Mode } from "./types";
 
 /** The mode that the console works in. */
@@ -12,31 +12,14 @@ export const mode = signal<Mode>("test");
 /** Whether the service says that nobody is signed in. */
 export const isSignedOut = signal(false);
 
-const client = createClient({
+/** Calls an operation, or follows one that streams. */
+export const { call, stream: follow } = createClient<Operations>({
   base: "/console/api",
   headers: () => ({ "x-photofinish-mode": mode.value }),
   onFailure: (failure) => {
     if (failure.status === 401 && /^SESSION_/.test(failure.reason)) isSignedOut.value = true;
   },
 });
-
-/** Calls an operation. @throws ApiFailure */
-export function call<P extends keyof Operations>(
-  path: P,
-  body: Operations[P][0],
-  signal?: AbortSignal,
-): Promise<Operations[P][1]> {
-  return client.call(path, body, signal);
-}
-
-/** Follows an operation that streams. @throws ApiFailure */
-export function follow<P extends keyof Operations, T = Operations[P][1]>(
-  path: P,
-  body: Operations[P][0],
-  options: StreamOptions<T>,
-): Promise<void> {
-  return client.stream(path, body, options);
-}
 
 /** Sends bytes to a presigned address of the storage; says whether it took them. */
 export async function putBytes(url: string, bytes: Blob, contentType: string, signal?: AbortSignal): Promise<boolean> {

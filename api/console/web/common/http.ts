@@ -61,12 +61,15 @@ export interface StreamOptions<T> {
   onConnection?: (connected: boolean) => void;
 }
 
+/** What operations take and give, by their paths. */
+type Known<O> = { [P in keyof O]: [unknown, unknown] };
+
 /** Operations of the service. */
-export interface Client {
+export interface Client<O extends Known<O>> {
   /** Calls an operation. @throws ApiFailure */
-  call<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T>;
+  call<P extends keyof O & string>(path: P, body: O[P][0], signal?: AbortSignal): Promise<O[P][1]>;
   /** Follows an operation until it is done or aborted; connects again when the connection is lost. @throws ApiFailure */
-  stream<T>(path: string, body: unknown, options: StreamOptions<T>): Promise<void>;
+  stream<P extends keyof O & string, T = O[P][1]>(path: P, body: O[P][0], options: StreamOptions<T>): Promise<void>;
 }
 
 const LONGEST_WAIT_MS = 30_000;
@@ -93,7 +96,7 @@ export function wait(milliseconds: number, signal?: AbortSignal): Promise<void> 
 }
 
 /** Makes a client. */
-export function createClient(options: ClientOptions): Client {
+export function createClient<O extends Known<O>>(options: ClientOptions): Client<O> {
   const request = async (path: string, body: unknown, accept: string, signal?: AbortSignal, lastId?: string) => {
     const headers: Record<string, string> = { "content-type": "application/json", accept, ...options.headers?.() };
     if (lastId) headers["last-event-id"] = lastId;
@@ -112,11 +115,11 @@ export function createClient(options: ClientOptions): Client {
     throw failure;
   };
   return {
-    async call<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+    async call<P extends keyof O & string>(path: P, body: O[P][0], signal?: AbortSignal): Promise<O[P][1]> {
       const response = await request(path, body, "application/json", signal);
-      return (await response.json()) as T;
+      return (await response.json()) as O[P][1];
     },
-    async stream<T>(path: string, body: unknown, stream: StreamOptions<T>): Promise<void> {
+    async stream<P extends keyof O & string, T = O[P][1]>(path: P, body: O[P][0], stream: StreamOptions<T>): Promise<void> {
       let lastId: string | undefined;
       let attempt = 0;
       while (!stream.signal.aborted) {

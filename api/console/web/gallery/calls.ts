@@ -14,16 +14,8 @@ export type { PublicErasure as Erasure, PublicGallery as Gallery, PublicPhoto as
 // The address is `/g/{link}`, and what follows it is ours.
 const base = location.pathname.split("/").slice(0, 3).join("/");
 
-const client = createClient({ base: `${base}/api` });
-
-/** Calls an operation of the gallery. @throws ApiFailure */
-export function call<P extends keyof VisitorOperations>(
-  path: P,
-  body: VisitorOperations[P][0],
-  signal?: AbortSignal,
-): Promise<VisitorOperations[P][1]> {
-  return client.call(path, body, signal);
-}
+/** Calls an operation of the gallery. */
+export const { call } = createClient<VisitorOperations>({ base: `${base}/api` });
 
 /** What is shown, and how to load more of it. */
 export type Source =
