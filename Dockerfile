@@ -1,8 +1,8 @@
-# syntax=docker/dockerfile:1
+# syntax=docker/dockerfile:1@sha256:87999aa3d42bdc6bea60565083ee17e86d1f3339802f543c0d03998580f9cb89
 # The service on CPUs: API and workers. `docker build --tag photofinish:0.1.0 .`
 # `Dockerfile.cuda` is the same for workers on NVIDIA GPUs.
 
-FROM rust:1.95-bookworm AS build
+FROM rust:1.95-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 # Faces are only compared if the same models read them, so every image must contain the same. Empty: models from package
 # registries if the default ones are not available.
 ARG NETWORKS=--default-only
@@ -23,7 +23,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && cp -r .photofinish/models /out/share/photofinish/models \
     && cp LICENSE models/models.toml /out/share/photofinish/
 
-FROM debian:bookworm-slim
+FROM debian:bookworm-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 LABEL org.opencontainers.image.title="photofinish" \
       org.opencontainers.image.description="Takes the photos of a race, reads every bib and every face, and answers a runner with that runner's photos" \
       org.opencontainers.image.version="0.1.0" \

@@ -128,3 +128,24 @@ fn all_images_run_the_same_way() {
     assert_eq!(lines("Dockerfile"), lines("Dockerfile.wgpu"));
     assert_eq!(lines("Dockerfile").len(), 5);
 }
+
+/// A tag can be pushed again; what a digest names stays what was looked at.
+#[test]
+fn every_image_of_others_is_named_by_its_digest() {
+    let own = "photofinish:";
+    let mut images = Vec::new();
+    for name in deployed_files().filter(|name| name.starts_with("Dockerfile") || name == "helm/compose.yaml") {
+        for line in source::text(&name).lines() {
+            let line = line.trim();
+            let image = ["FROM ", "image: ", "# syntax="].iter().find_map(|word| line.strip_prefix(word));
+            images.extend(image.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned));
+        }
+    }
+    let others: Vec<_> = images.iter().filter(|image| !image.starts_with(own)).collect();
+    assert_eq!(others.len(), 14, "three lines of each of three Dockerfiles, five images of the compose file");
+    for image in others {
+        let digest = image.split_once("@sha256:").map(|(_, digest)| digest).unwrap_or_default();
+        let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(is_digest, "{image} is named by its tag alone");
+    }
+}
