@@ -249,8 +249,11 @@ impl ZooModels {
         workload: Workload,
         backend: Backend,
     ) -> Result<Network, ModelError> {
-        let items = if self.runtime.batches() { Items::Many } else { Items::One };
-        Network::load(&self.runtime, &model.locate(&self.folder), workload, items, backend)
+        let (items, file) = match self.runtime.batches() {
+            true => (Items::Many, model.locate_for_batches(&self.folder)),
+            false => (Items::One, model.locate(&self.folder)),
+        };
+        Network::load(&self.runtime, &file, workload, items, backend)
     }
 }
 

@@ -21,7 +21,10 @@ pub enum Contract {
     /// A face embedder: aligned face in, vector out.
     Embedder(EmbedderContract),
     /// PP-OCR detector: BGR, -1 to 1, sides multiples of 32, one probability per pixel out.
-    TextDetector,
+    TextDetector {
+        /// The file for calls with several pictures, which gives the same; `None`: the network's own file takes them.
+        file_for_batches: Option<String>,
+    },
     /// PP-OCR recogniser: BGR, -1 to 1, 48 rows, class probabilities per column out, CTC.
     TextRecogniser {
         /// The classes after the blank, in order.

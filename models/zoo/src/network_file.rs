@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::catalog::Model;
+use crate::contract::Contract;
 
 /// The networks that the binary contains, by file name.
 const COMPILED_IN: [(&str, &[u8]); 1] = [("bib_gate.onnx", include_bytes!("../../trained/bib_gate.onnx"))];
@@ -34,6 +35,14 @@ impl NetworkFile {
 }
 
 impl Model {
+    /// Returns the file in `folder` for calls with several items, if the network has one of its own for them.
+    pub fn locate_for_batches(&self, folder: &Path) -> NetworkFile {
+        match &self.contract {
+            Contract::TextDetector { file_for_batches: Some(name) } => NetworkFile::Path(folder.join(name)),
+            _ => self.locate(folder),
+        }
+    }
+
     /// Returns the network's file in `folder`; that of the binary where the folder has none.
     pub fn locate(&self, folder: &Path) -> NetworkFile {
         let path = folder.join(self.network_file());

@@ -17,6 +17,9 @@ use crate::process::capture_output;
 const CONNECT_SECONDS: &str = "5";
 const TRANSFER_SECONDS: &str = "300";
 
+/// The name of a published file that is of no use once it is converted.
+const UNUSED: &str = "as-published";
+
 /// Packages that the model list may name.
 const PACKAGES: [&PinnedPackage; 3] = [&RAPIDOCR, &YUFACE, &FACE_API];
 
@@ -71,7 +74,11 @@ pub fn stage_files(
                 (None, Some(member)) => converter.unpack(&[&format!("{member}={}", model.network_file())]),
                 (Some("unpack_libfacedetection"), _) => converter.unpack_libfacedetection(),
                 (Some("dlib_embedder"), _) => converter.convert_dlib_embedder(&target),
-                (Some(name), Some(member)) => converter.convert(name, member, &target),
+                (Some(name), Some(member)) => {
+                    // Where the network needs the published file too, it is kept under its name.
+                    let published = model.files.get(1).map_or(UNUSED, |file| &file.name);
+                    converter.convert(name, &format!("{member}={published}"), &staging.join(published), &target)
+                }
                 (convert, None) => bail!("{package}: neither a member nor a known conversion ({convert:?})"),
             }
         }
@@ -92,9 +99,10 @@ impl Unpacker<'_> {
         python::run_script(self.layout, "unpack.py", &arguments).map(|_| ())
     }
 
-    fn convert(&self, conversion: &str, member: &str, target: &Path) -> anyhow::Result<()> {
-        self.unpack(&[&format!("{member}=as-published")])?;
-        run_converter(self.layout, conversion, &[self.staging.join("as-published")], target)
+    /// Unpacks a member under another name, and converts it.
+    fn convert(&self, conversion: &str, member: &str, published: &Path, target: &Path) -> anyhow::Result<()> {
+        self.unpack(&[member])?;
+        run_converter(self.layout, conversion, &[published.to_owned()], target)
     }
 
     /// Unpacks the library and the OpenMP library that it is linked with.
