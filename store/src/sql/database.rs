@@ -125,6 +125,16 @@ impl Database {
         .map_err(store_error(operation))
     }
 
+    /// Begins a transaction that only reads, as [`Self::begin_snapshot`], for statements that read a whole album. In a file
+    /// it has a connection of its own, whose thread lets all others go first.
+    pub(super) async fn begin_scan(&self, operation: &'static str) -> Result<Transaction> {
+        match self {
+            Self::Sqlite(file) => file.begin_scan().await.map(Transaction::Sqlite),
+            Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
+        }
+        .map_err(store_error(operation))
+    }
+
     /// Acquires a connection for statements that read, outside of a transaction.
     pub(super) async fn acquire_reader(&self, operation: &'static str) -> Result<Reader> {
         match self {

@@ -35,6 +35,8 @@ mod probes;
 mod processes;
 mod queue;
 mod row_types;
+#[cfg(test)]
+mod scan_tests;
 mod start_lists;
 mod statement;
 mod tasks;

@@ -66,27 +66,52 @@ pub(crate) const COUNT_SETTLED: Statement = Statement::PerDialect {
                and settled_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2",
 };
 
+/// Selects or counts the photos of one camera, or, as `of_any_camera`, those of all. Two statements of each: one with an
+/// optional camera could not use the index by camera.
 macro_rules! taken {
-    ($select:literal, $rest:literal) => {
+    (of_any_camera, $select:literal, $rest:literal) => {
+        taken!($select, " where album = $1 and cast($3 as text) is null", $rest)
+    };
+    (of_camera, $select:literal, $rest:literal) => {
+        taken!($select, " where album = $1 and camera = $3", $rest)
+    };
+    ($select:literal, $of:literal, $rest:literal) => {
         concat!(
             $select,
-            " where album = $1 and (cast($2 as text) is null or state = $2) \
-             and (cast($3 as text) is null or camera = $3) and (cast($4 as bigint) is null or taken_at >= $4) \
+            $of,
+            " and (cast($2 as text) is null or state = $2) and (cast($4 as bigint) is null or taken_at >= $4) \
              and (cast($5 as bigint) is null or taken_at < $5)",
             $rest
         )
     };
 }
 
-const TAKEN_PAGE: &str = taken!(
-    "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
-     skipped_runners, marked_version, created_at, updated_at from photo",
-    " and id > $6 order by id limit $7"
-);
+macro_rules! taken_page {
+    ($of:ident) => {
+        taken!(
+            $of,
+            "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
+             skipped_runners, marked_version, created_at, updated_at from photo",
+            " and id > $6 order by id limit $7"
+        )
+    };
+}
 
-const COUNT_TAKEN: &str = taken!("select count(*) from photo", "");
+/// Reads the album until the page is full.
+const TAKEN_PAGE: &str = taken_page!(of_any_camera);
+pub(crate) const TAKEN_PAGE_BY_CAMERA: &str = taken_page!(of_camera);
 
-const COUNT_BY_CAMERA: &str = "select camera, count(*) as photos from photo where album = $1 group by camera order by photos desc, camera limit 1000";
+/// Reads the album.
+const COUNT_TAKEN: &str = taken!(of_any_camera, "select count(*) from photo", "");
+pub(crate) const COUNT_TAKEN_BY_CAMERA: &str = taken!(of_camera, "select count(*) from photo", "");
+
+/// The cameras with most photos, and after each the photos of all cameras. Reads their index.
+pub(crate) const COUNT_BY_CAMERA: &str = "select camera, photos, cast(sum(photos) over () as bigint) as known from \
+     (select camera, count(*) as photos from photo where album = $1 and camera is not null group by camera) as counted \
+     order by photos desc, camera limit $2";
+
+/// The most cameras that are told of an album.
+const MAX_CAMERAS: usize = 1_000;
 
 /// Makes a page of rows, of which one more than the limit shows whether there is a next page.
 fn to_page(rows: Vec<PhotoRow>, limit: u32, total: u64) -> Result<PhotoPage> {
@@ -208,7 +233,7 @@ impl Photos for SqlPhotos {
     async fn list_taken(&self, album: AlbumId, asked: TakenQuery) -> Result<PhotoPage> {
         const OPERATION: &str = "list photos by how they were taken";
         let _turn = self.scans.take(current_organization()).await;
-        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let mut snapshot = self.database.begin_scan(OPERATION).await?;
         let filter = |statement| {
             query(OPERATION, statement)
                 .bind(album)
@@ -217,14 +242,18 @@ impl Photos for SqlPhotos {
                 .bind(asked.from.map(to_micros))
                 .bind(asked.until.map(to_micros))
         };
+        let (page, count) = match asked.camera {
+            Some(_) => (TAKEN_PAGE_BY_CAMERA, COUNT_TAKEN_BY_CAMERA),
+            None => (TAKEN_PAGE, COUNT_TAKEN),
+        };
         let after = asked.page.after.unwrap_or(PhotoId(uuid::Uuid::nil()));
         let limit = asked.page.limit;
-        let page = filter(TAKEN_PAGE).bind(after).bind(i64::from(limit) + 1);
+        let page = filter(page).bind(after).bind(i64::from(limit) + 1);
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
         let total = match asked.known_total {
             Some(total) => total,
             None => {
-                let (total,): (i64,) = filter(COUNT_TAKEN).fetch_one(&mut snapshot).await?;
+                let (total,): (i64,) = filter(count).fetch_one(&mut snapshot).await?;
                 total.unsigned_abs()
             }
         };
@@ -234,12 +263,19 @@ impl Photos for SqlPhotos {
     async fn count_by_camera(&self, album: AlbumId) -> Result<Vec<CameraCount>> {
         const OPERATION: &str = "list cameras";
         let _turn = self.scans.take(current_organization()).await;
-        let rows: Vec<(Option<String>, i64)> = query(OPERATION, COUNT_BY_CAMERA)
-            .bind(album)
-            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
-            .await?;
-        let count = |(camera, photos): (_, i64)| CameraCount { camera, photos: photos.unsigned_abs() };
-        Ok(rows.into_iter().map(count).collect())
+        let mut snapshot = self.database.begin_scan(OPERATION).await?;
+        let cameras = query(OPERATION, COUNT_BY_CAMERA).bind(album).bind(MAX_CAMERAS as i64);
+        let rows: Vec<(String, i64, i64)> = cameras.fetch_all(&mut snapshot).await?;
+        let known = rows.first().map_or(0, |(_, _, known)| known.unsigned_abs());
+        let states: Vec<(String, i64)> =
+            query(OPERATION, COUNT_BY_STATE).bind(album).fetch_all(&mut snapshot).await?;
+        let photos: u64 = states.iter().map(|(_, count)| count.unsigned_abs()).sum();
+        let named = rows.into_iter().map(|(camera, count, _)| (Some(camera), count.unsigned_abs()));
+        let unknown = photos.saturating_sub(known);
+        let mut cameras: Vec<_> = named.chain((unknown > 0).then_some((None, unknown))).collect();
+        cameras.sort_by_key(|(_, photos)| std::cmp::Reverse(*photos));
+        cameras.truncate(MAX_CAMERAS);
+        Ok(cameras.into_iter().map(|(camera, photos)| CameraCount { camera, photos }).collect())
     }
 
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {

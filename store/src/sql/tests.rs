@@ -47,7 +47,7 @@ fn urls_name_files() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -88,6 +88,8 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::SHOWN_PAGE.into(), &["PRIMARY KEY (album=? AND id>?)"]),
         (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_by_state (album=? AND state=?)"]),
+        (photos::TAKEN_PAGE_BY_CAMERA.into(), &["photo_by_camera (album=? AND camera=? AND id>?)"]),
+        (photos::COUNT_TAKEN_BY_CAMERA.into(), &["photo_by_camera (album=? AND camera=?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (costs::STORED.into(), &["album_by_owner (", "photo_count USING PRIMARY KEY (album=?)"]),

@@ -43,7 +43,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 6] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 7] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -66,6 +66,11 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 6] = [
     ConcurrentIndex {
         name: "seen_text_without_lattice",
         on: "seen_text (album, photo) where lattice is null",
+    },
+    // 0028 on SQLite alone
+    ConcurrentIndex {
+        name: "photo_by_camera",
+        on: "photo (album, camera, id, taken_at) where camera is not null",
     },
 ];
 

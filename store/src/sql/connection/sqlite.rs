@@ -38,6 +38,16 @@ const READERS: u32 = 4;
 /// before it is known whose it is. A look-up takes microseconds.
 const KEY_READERS: u32 = 1;
 
+/// Number of connections that read whole albums, one after the other.
+const SCANNERS: u32 = 1;
+
+/// How much lower the priority of a thread that reads a whole album is: half a million photos take it a tenth of a second,
+/// and others that read a few rows want the core at the same time. As that of the stages of the pipeline.
+const SCAN_NICENESS: i32 = 5;
+
+/// Steps of a statement after which a new connection's thread lowers its priority.
+const STEPS_BEFORE_LOWERING: i32 = 100;
+
 /// The write-ahead log is checkpointed at this many pages (16 MB). At the default of 1000 a batch of 64 photos with
 /// their embeddings fills it every few commits, and each checkpoint costs two more syncs.
 const CHECKPOINT_PAGES: &str = "4000";
@@ -48,6 +58,7 @@ pub(crate) struct SqliteFile {
     pub(crate) writer: SqlitePool,
     pub(crate) reader: SqlitePool,
     key_reader: SqlitePool,
+    scanner: SqlitePool,
     write_turns: Turns,
     read_turns: Turns,
     path: PathBuf,
@@ -124,14 +135,17 @@ impl SqliteFile {
         };
         let writer =
             pool(1).connect_with(connect_options(&path)).await.map_err(store_error("open the database"))?;
-        let open_readers = async |count| {
-            let readers = pool(count).connect_with(connect_options(&path).read_only(true)).await;
+        let open_pool = async |pool: SqlitePoolOptions| {
+            let readers = pool.connect_with(connect_options(&path).read_only(true)).await;
             readers.map_err(store_error("open the database for reading"))
         };
+        let scanner =
+            pool(SCANNERS).after_connect(|connection, _| Box::pin(lower_priority_of_thread(connection)));
         Ok(Self {
             writer,
-            reader: open_readers(READERS).await?,
-            key_reader: open_readers(KEY_READERS).await?,
+            reader: open_pool(pool(READERS)).await?,
+            key_reader: open_pool(pool(KEY_READERS)).await?,
+            scanner: open_pool(scanner).await?,
             write_turns: Turns::default(),
             read_turns: Turns::with_places(READERS),
             path,
@@ -151,6 +165,11 @@ impl SqliteFile {
     pub(crate) async fn begin_snapshot(&self) -> SqlxResult<SqliteTransaction> {
         let turn = wait_for_turn(&self.read_turns).await?;
         Ok(SqliteTransaction { transaction: self.reader.begin().await?, _turn: Some(turn) })
+    }
+
+    /// Waits for the connection that reads whole albums. Whoever asks for it takes turns before: see `SqlPhotos`.
+    pub(crate) async fn begin_scan(&self) -> SqlxResult<SqliteTransaction> {
+        Ok(SqliteTransaction { transaction: self.scanner.begin().await?, _turn: None })
     }
 
     pub(crate) async fn acquire_reader(&self) -> SqlxResult<SqliteReader> {
@@ -176,6 +195,7 @@ impl SqliteFile {
 
     /// Closes the connections, which checkpoints the log.
     pub(crate) async fn close(&self) {
+        self.scanner.close().await;
         self.key_reader.close().await;
         self.reader.close().await;
         self.writer.close().await;
@@ -186,6 +206,23 @@ impl SqliteFile {
 async fn wait_for_turn(turns: &Turns) -> SqlxResult<Turn> {
     let turn = timeout(ACQUIRE_TIMEOUT, turns.take(current_organization())).await;
     turn.map_err(|_elapsed| sqlx::Error::PoolTimedOut)
+}
+
+/// Makes the thread of a connection lower its priority in its first statement: sqlx runs on it what SQLite calls while it
+/// works, and nothing else of ours.
+async fn lower_priority_of_thread(connection: &mut SqliteConnection) -> SqlxResult<()> {
+    let mut is_lowered = false;
+    connection.lock_handle().await?.set_progress_handler(STEPS_BEFORE_LOWERING, move || {
+        // On Linux it is the thread's own; elsewhere it is the process's.
+        if !std::mem::replace(&mut is_lowered, true)
+            && cfg!(target_os = "linux")
+            && let Err(error) = rustix::process::nice(SCAN_NICENESS)
+        {
+            tracing::debug!(%error, "failed to lower the priority of a thread that reads albums");
+        }
+        true
+    });
+    Ok(())
 }
 
 /// Whether a connection may be used for the next call. SQLite ends a transaction by itself when the disk is full or

@@ -2,6 +2,7 @@
 //! whose faces take longer to load. Another organization's calls tell what that costs everybody else. Not one of the
 //! classes of every run: writing the rows takes minutes.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, Pi
 use photofinish_store::{Store, StoreSettings};
 use photofinish_tests::harness::Partner;
 use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::class::{Class, no_settings};
 use crate::findings::Findings;
@@ -24,8 +27,8 @@ use crate::wire;
 
 pub(super) const LARGE: Class = Class {
     name: "large",
-    description: "32 clients that ask for the progress of an album of 500,000 photos again and again, 32 that list its cameras \
-                  and photos of one, and 116 searches that leave after a second, again and again, in a cold album of 700,000 \
+    description: "32 clients that ask for the progress of an album of 500,000 photos again and again, 32 that list its cameras, \
+                  photos of one and photos of a time, and 116 searches that leave after a second, again and again, in a cold album of 700,000 \
                   faces",
     settings: no_settings,
     stops_service: true,
@@ -115,6 +118,7 @@ async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow
     for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
         store.photos.create(watched, new_photos(PHOTOS_PER_CALL)).await?;
     }
+    set_cameras(&folder.join("photofinish.sqlite"), watched).await?;
     let known = scene.known_photo.parse()?;
     let (found, _) =
         store.photos.get_detections(searched, photofinish_store::model::ids::PhotoId(known)).await?;
@@ -139,6 +143,15 @@ async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow
     }
     store.close().await;
     Ok(())
+}
+
+/// Gives the photos of an album one of three cameras and a time of an hour, as their results would.
+async fn set_cameras(database: &Path, album: AlbumId) -> anyhow::Result<()> {
+    let mut connection = SqliteConnectOptions::new().filename(database).connect().await?;
+    let set = "update photo set camera = 'Camera ' || (abs(random()) % 3), \
+               taken_at = created_at - created_at % 3600000000 + abs(random()) % 3600000000 where album = $1";
+    sqlx::query(set).bind(album.0.as_bytes().as_slice()).execute(&mut connection).await?;
+    Ok(connection.close().await?)
 }
 
 fn new_photos(count: usize) -> Vec<NewPhoto> {
@@ -194,12 +207,22 @@ fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
     compare(findings, &what, &usual.quiet, &beside);
 }
 
-/// What reads every photo of an album: its cameras, and the number of those of one.
+/// What asks for many photos of an album without their ids: its cameras, those of one, and those of a time. The last reads
+/// them all: none was taken then.
 fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
     let photos = usual.photos;
     let cameras = json!({ "albumId": scene.watched }).to_string();
-    let list = json!({ "albumId": scene.watched, "camera": "A camera", "limit": 100 }).to_string();
-    let calls = [("/albums/cameras/list", &cameras), ("/photos/photo/list", &list)];
+    let list = |name: &str, value: &str| {
+        let mut body = json!({ "albumId": scene.watched, "limit": 100 });
+        body[name] = json!(value);
+        body.to_string()
+    };
+    let (of_camera, of_time) = (list("camera", "Camera 1"), list("takenFrom", "2100-01-01T00:00:00Z"));
+    let calls = [
+        ("/albums/cameras/list", &cameras),
+        ("/photos/photo/list", &of_camera),
+        ("/photos/photo/list", &of_time),
+    ];
     let beside = measure_beside(site, scene, || {
         let begun = Instant::now();
         attack_with(WATCHERS, |number| {
@@ -207,11 +230,11 @@ fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
                 let (path, body) = calls[number % calls.len()];
                 let request = wire::call(path, scene.large.key(), body.as_bytes());
                 let reaction = site.endpoint(1 + (number % 8) as u8).send(&request, PATIENCE);
-                findings.expect("photos of a large album by camera", reaction, &[200]);
+                findings.expect("photos of a large album by camera or time", reaction, &[200]);
             }
         });
     });
-    let what = format!("`albums/get` beside {WATCHERS} clients that list {photos} photos by camera");
+    let what = format!("`albums/get` beside {WATCHERS} clients that list {photos} photos by camera and time");
     compare(findings, &what, &usual.quiet, &beside);
 }
 
