@@ -64,11 +64,17 @@ impl Tasks {
     /// When a task has panicked.
     pub async fn stop(self) -> Result<(), JoinError> {
         self.reporter.stop().await;
-        for task in self.tasks {
-            task.await?;
-        }
-        Ok(())
+        wait_for_all(self.tasks).await
     }
+}
+
+/// Waits for all of them, also where one has panicked: the others still give back what is theirs.
+async fn wait_for_all(tasks: Vec<JoinHandle<()>>) -> Result<(), JoinError> {
+    let mut ended = Ok(());
+    for task in tasks {
+        ended = ended.and(task.await);
+    }
+    ended
 }
 
 async fn publish(
@@ -122,4 +128,26 @@ async fn erase(
         () = retention::retain_forever(&store, process, retention_max) => {}
     }
     erasing::release(&store, process).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_waits_for_the_other_tasks_where_one_has_panicked() {
+        let has_released = Arc::new(AtomicBool::new(false));
+        let release = {
+            let has_released = Arc::clone(&has_released);
+            async move {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                has_released.store(true, Ordering::SeqCst);
+            }
+        };
+        let tasks = vec![tokio::spawn(async { panic!("a task of this test") }), tokio::spawn(release)];
+        assert!(wait_for_all(tasks).await.is_err_and(|error| error.is_panic()));
+        assert!(has_released.load(Ordering::SeqCst));
+    }
 }
