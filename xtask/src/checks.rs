@@ -17,6 +17,9 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// Tests need fake models in the service, and try HEIC too; what is shipped has neither.
 const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes,photofinish/heic,photofinish-attack/heic"];
 
+/// The data folder of the measurements that the checks print.
+const TUNED_DATA: &str = "tuned";
+
 /// The benchmark of pages.
 const BROWSER_BENCHMARK: &str = "browser";
 /// The benchmarks of servers.
@@ -72,11 +75,21 @@ fn run_tests(layout: &Layout, paths: &SetupPaths, seed: u64) -> anyhow::Result<(
     print_heading("Building the service and its tests (the first time takes minutes)");
     let mut build = cargo(layout.root(), &["build", "--workspace", "--bins", "--tests"]);
     run_visibly(build.args(TEST_FEATURES))?;
+    print_backend_choice(layout, paths)?;
     print_heading("Tests");
     let mut tests = cargo(layout.root(), &["test", "--workspace", "--no-fail-fast"]);
     tests.args(TEST_FEATURES);
     set_test_variables(layout, paths, &mut tests);
     run_visibly(tests.env(SEED, seed.to_string()))
+}
+
+/// Prints what computes each network on this CPU. What is fast is a fact about a machine, so a result that another one does
+/// not have is seen beside what was chosen here.
+fn print_backend_choice(layout: &Layout, paths: &SetupPaths) -> anyhow::Result<()> {
+    print_heading("What computes each network on this CPU");
+    let mut tune = Command::new(layout.tested_binary()?);
+    paths.set_variables(&mut tune);
+    run_visibly(tune.args(["models", "tune"]).env("PHOTOFINISH_DATA_DIR", layout.state_path(TUNED_DATA)))
 }
 
 /// Runs the bench crate in a release build, with what set-up fetched.

@@ -36,9 +36,18 @@ impl Layout {
 
     /// The release build of the service, in the build folder that also contains this program.
     pub fn service_binary(&self) -> anyhow::Result<PathBuf> {
+        Ok(Self::target()?.join("release/photofinish"))
+    }
+
+    /// The debug build of the service, which the tests run.
+    pub fn tested_binary(&self) -> anyhow::Result<PathBuf> {
+        Ok(Self::target()?.join("debug/photofinish"))
+    }
+
+    fn target() -> anyhow::Result<PathBuf> {
         let this = std::env::current_exe().context("a running program has a path")?;
         let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
-        Ok(target.join("release").join("photofinish"))
+        Ok(target.to_owned())
     }
 
     /// Files fetched from registries, kept so that none is fetched twice.
