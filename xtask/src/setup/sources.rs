@@ -77,7 +77,12 @@ pub fn stage_files(
                 (Some(name), Some(member)) => {
                     // Where the network needs the published file too, it is kept under its name.
                     let published = model.files.get(1).map_or(UNUSED, |file| &file.name);
-                    converter.convert(name, &format!("{member}={published}"), &staging.join(published), &target)
+                    converter.convert(
+                        name,
+                        &format!("{member}={published}"),
+                        &staging.join(published),
+                        &target,
+                    )
                 }
                 (convert, None) => bail!("{package}: neither a member nor a known conversion ({convert:?})"),
             }

@@ -134,7 +134,8 @@ fn all_images_run_the_same_way() {
 fn every_image_of_others_is_named_by_its_digest() {
     let own = "photofinish:";
     let mut images = Vec::new();
-    for name in deployed_files().filter(|name| name.starts_with("Dockerfile") || name == "helm/compose.yaml") {
+    for name in deployed_files().filter(|name| name.starts_with("Dockerfile") || name == "helm/compose.yaml")
+    {
         for line in source::text(&name).lines() {
             let line = line.trim();
             let image = ["FROM ", "image: ", "# syntax="].iter().find_map(|word| line.strip_prefix(word));
