@@ -86,20 +86,20 @@ macro_rules! taken {
     };
 }
 
-macro_rules! taken_page {
-    ($of:ident) => {
-        taken!(
-            $of,
-            "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
-             skipped_runners, marked_version, created_at, updated_at from photo",
-            " and id > $6 order by id limit $7"
-        )
-    };
-}
-
 /// Reads the album until the page is full.
-const TAKEN_PAGE: &str = taken_page!(of_any_camera);
-pub(crate) const TAKEN_PAGE_BY_CAMERA: &str = taken_page!(of_camera);
+const TAKEN_PAGE: &str = taken!(
+    of_any_camera,
+    "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
+     skipped_runners, marked_version, created_at, updated_at from photo",
+    " and id > $6 order by id limit $7"
+);
+
+/// Selects the ids in a nested query, as [`PHOTO_PAGE_BY_STATE`]: the index by camera has all that it asks for.
+pub(crate) const TAKEN_PAGE_BY_CAMERA: &str = concat!(
+    select_photo!("where album = $1 and id in ("),
+    taken!(of_camera, "select id from photo", " and id > $6 order by id limit $7"),
+    ") order by id"
+);
 
 /// Reads the album.
 const COUNT_TAKEN: &str = taken!(of_any_camera, "select count(*) from photo", "");

@@ -88,8 +88,11 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::SHOWN_PAGE.into(), &["PRIMARY KEY (album=? AND id>?)"]),
         (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_by_state (album=? AND state=?)"]),
-        (photos::TAKEN_PAGE_BY_CAMERA.into(), &["photo_by_camera (album=? AND camera=? AND id>?)"]),
-        (photos::COUNT_TAKEN_BY_CAMERA.into(), &["photo_by_camera (album=? AND camera=?)"]),
+        (
+            photos::TAKEN_PAGE_BY_CAMERA.into(),
+            &["COVERING INDEX photo_by_camera (album=? AND camera=? AND id>?)"],
+        ),
+        (photos::COUNT_TAKEN_BY_CAMERA.into(), &["COVERING INDEX photo_by_camera (album=? AND camera=?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (costs::STORED.into(), &["album_by_owner (", "photo_count USING PRIMARY KEY (album=?)"]),

@@ -70,7 +70,7 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 7] = [
     // 0028 on SQLite alone
     ConcurrentIndex {
         name: "photo_by_camera",
-        on: "photo (album, camera, id, taken_at) where camera is not null",
+        on: "photo (album, camera, id, taken_at, state) where camera is not null",
     },
 ];
 
