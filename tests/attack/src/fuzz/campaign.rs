@@ -65,12 +65,14 @@ pub fn run(options: &FuzzOptions) -> anyhow::Result<ExitCode> {
     println!("{} targets, {} s each, {jobs} at once, seed {}", names.len(), time.as_secs(), options.seed);
     let (waiting, outcomes) = (Mutex::new(VecDeque::from(names)), Mutex::new(Vec::new()));
     let work = || -> anyhow::Result<()> {
-        while let Some(name) = lock(&waiting).pop_front() {
+        loop {
+            // A statement of its own, so that the list is not locked while a target runs.
+            let next = lock(&waiting).pop_front();
+            let Some(name) = next else { return Ok(()) };
             let outcome = fuzz_target(name, options.seed, time)?;
             println!("{name}: {} inputs, {} crashes", outcome.inputs, outcome.crashes.len());
             lock(&outcomes).push(outcome);
         }
-        Ok(())
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
