@@ -54,7 +54,9 @@ fn load_network_for(
     workload: Workload,
     batch: usize,
 ) -> Option<Network> {
-    let file = NetworkFile::Path(environment.model_file(model.network_file())?);
+    let folder = Path::new("");
+    let file = if batch > 1 { model.locate_for_batches(folder) } else { model.locate(folder) };
+    let file = NetworkFile::Path(environment.model_file(&file.name())?);
     let (items, backend) = match environment.runtime.has_openvino() {
         _ if batch > 1 => (Items::Many, Backend::OnnxRuntime),
         true => (Items::One, Backend::OpenVino(Precision::F32)),
