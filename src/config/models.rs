@@ -55,7 +55,7 @@ pub struct ModelArguments {
     /// Which models read the photos; builds for tests have others
     #[arg(long, env = "PHOTOFINISH_MODELS", value_name = "KIND", default_value = "zoo", value_parser = KINDS)]
     pub models: ModelKind,
-    /// The ONNX Runtime library, libonnxruntime.so [default: searched beside the binary, in .photofinish/runtime and in /opt]
+    /// The ONNX Runtime library, libonnxruntime.so [default: one for each device, searched beside the binary, in .photofinish and in /opt]
     #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
     /// Device of the models; auto is CUDA, else a GPU with Vulkan, else the CPU

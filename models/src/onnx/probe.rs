@@ -28,6 +28,9 @@ const RELU_MODEL: [u8; 59] = *b"\
         \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
         \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
 
+/// The name of the CPU.
+const PROCESSOR: &str = "the processor";
+
 /// Runs a kernel and a network on a device, and returns what it is, or why it cannot be used.
 pub(super) fn check(
     environment: &Environment,
@@ -35,28 +38,41 @@ pub(super) fn check(
     device: NetworkDevice,
     allow_software: bool,
 ) -> Result<String, String> {
-    let (is_available, name) = match device {
-        NetworkDevice::Cpu => return Ok("the processor".into()),
+    let (is_available, provider_name) = match device {
+        NetworkDevice::Cpu => (Ok(true), "CPU"),
         NetworkDevice::Cuda => (ep::CUDA::is_available(), "CUDA"),
         NetworkDevice::Wgpu => (ep::WebGPU::is_available(), "WebGPU"),
     };
     if !is_available.unwrap_or(false) {
-        return Err(format!("this ONNX Runtime library has no {name} provider"));
+        return Err(format!("this ONNX Runtime library has no {provider_name} provider"));
     }
     // First: the WebGPU provider ends the process where it finds no device.
-    let gpu = match device {
-        NetworkDevice::Wgpu => gpu::open_vulkan(allow_software),
-        _ => gpu::open_cuda(0, find_compiler(library).as_deref()),
-    };
-    let gpu = gpu.map_err(|error| error.to_string())?;
-    let name = Gpu::name(&*gpu);
-    batch::probe::check(&Device::Gpu(gpu)).map_err(|error| format!("{name} runs no kernels: {error}"))?;
-    let builder = Session::builder(environment).map_err(|error| error.to_string())?;
+    let name = run_kernel(library, device, allow_software)?;
+    let builder = session_builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
         .with_execution_providers([provider(device)])
         .map_err(|error| format!("the provider for {name} cannot be loaded: {error}"))?;
     let result = run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}"))?;
     if result == [0.0, 2.0] { Ok(name) } else { Err(format!("{name} computes wrong results: {result:?}")) }
+}
+
+/// Opens a device, runs a kernel on it and closes it. Returns its name.
+fn run_kernel(library: &Path, device: NetworkDevice, allow_software: bool) -> Result<String, String> {
+    let gpu = match device {
+        NetworkDevice::Cpu => None,
+        NetworkDevice::Cuda => Some(gpu::open_cuda(0, find_compiler(library).as_deref())),
+        NetworkDevice::Wgpu => Some(gpu::open_vulkan(allow_software)),
+    };
+    let gpu = gpu.transpose().map_err(|error| error.to_string())?;
+    let name = gpu.as_ref().map_or_else(|| PROCESSOR.to_owned(), |gpu| Gpu::name(&**gpu));
+    batch::probe::check(&gpu.map_or(Device::Cpu, Device::Gpu))
+        .map_err(|error| format!("{name} runs no kernels: {error}"))?;
+    Ok(name)
+}
+
+/// Without threads of its own: starting one for each core takes longer than the network.
+fn session_builder(environment: &Environment) -> ort::Result<SessionBuilder> {
+    Ok(Session::builder(environment)?.with_intra_threads(1)?)
 }
 
 /// The run-time compiler beside the library, where images have it.

@@ -248,6 +248,7 @@ mod tests {
     fn the_relu_model_loads_and_runs() {
         let Some(library) = find_library() else { return };
         let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
+        // Has run it once already, as on every device that it opens.
         let runtime = Runtime::open(&settings).unwrap();
         let builder = ort::session::Session::builder(&runtime.environment).unwrap();
         assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);

@@ -115,7 +115,8 @@ impl Network {
     /// Loads a network. On a CPU, `backend` computes it.
     ///
     /// # Errors
-    /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded.
+    /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded, or
+    /// the device is lost.
     pub fn load(
         runtime: &Runtime,
         file: &NetworkFile,
@@ -152,8 +153,8 @@ impl Network {
             NetworkFile::Path(path) => builder.commit_from_file(path),
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
-        let session = session.map_err(|error| file_error(error.to_string()))?;
         let device = runtime.device();
+        let session = session.map_err(|error| failure::classify_load(&name, device, error.to_string()))?;
         let turns = turns.clone();
         Ok(Self { name, session: DeviceSession { session: Some(session), device, turns, kernels } })
     }
