@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
@@ -15,6 +16,9 @@ use crate::setup::{self, SetupArguments, gpu_tools};
 
 /// Where Linux has the devices of GPUs with a driver for graphics.
 const GRAPHICS_DEVICES: &str = "/dev/dri";
+
+/// Tells the comparison when the command began, in seconds since 1970.
+const BEGAN: &str = "GPU_CHECK_BEGAN";
 
 /// A GPU and the version of its driver.
 struct Gpu {
@@ -30,18 +34,24 @@ pub struct GpuCheckArguments {
     device: String,
     #[command(flatten)]
     setup: SetupArguments,
-    /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --write
+    /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --photos-for-memory N,
+    /// --write
     #[arg(last = true)]
     passed: Vec<String>,
 }
 
 /// Checks the device.
 pub fn check(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
-    if arguments.device == "cuda" { check_cuda(layout, arguments) } else { check_vulkan(layout, arguments) }
+    let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+    if arguments.device == "cuda" {
+        check_cuda(layout, arguments, &began)
+    } else {
+        check_vulkan(layout, arguments, &began)
+    }
 }
 
 /// Runs the comparison on Vulkan, with the driver of this machine or else Mesa's software.
-fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments, began: &str) -> anyhow::Result<()> {
     let ready = setup::run(layout, &arguments.setup)?;
     setup::install_vulkan(layout)?;
     setup::install_sample_event(layout)?;
@@ -53,11 +63,12 @@ fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Resul
         gpu_tools::set_variables(layout, &mut command);
         command.env("LD_LIBRARY_PATH", gpu_tools::vulkan_folder(layout));
     }
+    command.env(BEGAN, began);
     run_visibly(command.args(["gpu-check", "--device", "wgpu"]).args(&arguments.passed))
 }
 
 /// Installs CUDA and runs the comparison of the bench crate, where there is a GPU.
-fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments, began: &str) -> anyhow::Result<()> {
     let Some(gpu) = find_gpu() else {
         println!(
             "There is no GPU on this machine (no NVIDIA driver was found), so there is nothing to check.\n\
@@ -77,7 +88,7 @@ fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<
     ready.set_variables(&mut command);
     let libraries: Vec<String> =
         runtime.library_folders.iter().map(|folder| folder.display().to_string()).collect();
-    command.arg("gpu-check").args(&arguments.passed);
+    command.arg("gpu-check").args(&arguments.passed).env(BEGAN, began);
     run_visibly(command.env("LD_LIBRARY_PATH", libraries.join(":")))
 }
 
