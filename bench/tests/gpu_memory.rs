@@ -1,7 +1,5 @@
 //! `bench gpu-memory` on few photos, in a process of its own, whose memory no other test takes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
-
 use std::process::Command;
 
 use serde_json::Value;
