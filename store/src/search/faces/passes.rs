@@ -3,7 +3,7 @@
 
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use photofinish_kernels::quantised::Scanner;
 use tokio::sync::{OwnedRwLockReadGuard, oneshot};
@@ -18,10 +18,6 @@ use crate::traits::Result;
 /// Probes of one pass. A pass of 32 takes two to three times as long as one of 1 (`cargo xtask bench search`), which is how
 /// much longer the first search of it waits.
 const MAX_PROBES: usize = 32;
-
-/// The longest pass, as long as the faces allow it. A pass ends for all of its searches at once: where one of many probes
-/// takes a second, clients that wait no longer than that never get an answer, however often they ask.
-const LONGEST_PASS: Duration = Duration::from_millis(250);
 
 /// Rows times probes for which one thread more is worth starting: about two milliseconds of work, forty times what starting
 /// a thread costs.
@@ -39,25 +35,12 @@ pub(super) struct SharedPasses {
     state: Mutex<PassState>,
 }
 
+#[derive(Default)]
 struct PassState {
     is_running: bool,
     waiting: Vec<WaitingSearch>,
-    /// Probes of the next pass, by what the passes before took.
-    max_probes: usize,
     #[cfg(test)]
     passes: usize,
-}
-
-impl Default for PassState {
-    fn default() -> Self {
-        Self {
-            is_running: false,
-            waiting: Vec::new(),
-            max_probes: MAX_PROBES,
-            #[cfg(test)]
-            passes: 0,
-        }
-    }
 }
 
 /// A search and its hold on the faces, which do not change until it has its shortlists.
@@ -117,7 +100,7 @@ impl RunningPasses {
             let mut state = self.passes.lock();
             // The clients of these have gone.
             state.waiting.retain(|search| !search.shortlists.is_closed());
-            let count = count_searches(&state.waiting, state.max_probes);
+            let count = count_searches(&state.waiting);
             state.is_running = count > 0;
             self.has_ended = count == 0;
             #[cfg(test)]
@@ -131,14 +114,10 @@ impl RunningPasses {
         let matrix = &first.faces.matrix;
         let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
         let threads = count_threads(matrix.len(), queries.len());
-        let (before, begun) = (thread_cpu_time(), Instant::now());
+        let before = thread_cpu_time();
         let mut shortlists = matrix.shortlist(scanner, &queries, threads).into_iter();
         let cpu = thread_cpu_time().saturating_sub(before);
         let probes = queries.len();
-        {
-            let mut state = self.passes.lock();
-            state.max_probes = limit_probes(state.max_probes, probes, begun.elapsed());
-        }
         for search in searches {
             let own = search.queries.len();
             let found = shortlists.by_ref().take(own).collect();
@@ -165,26 +144,13 @@ impl Drop for RunningPasses {
 }
 
 /// Returns how many of the searches share the next pass: all that fit, and at least one.
-fn count_searches(waiting: &[WaitingSearch], max_probes: usize) -> usize {
+fn count_searches(waiting: &[WaitingSearch]) -> usize {
     let mut probes = 0;
     let fitting = waiting.iter().take_while(|search| {
         probes += search.queries.len();
-        probes <= max_probes
+        probes <= MAX_PROBES
     });
     fitting.count().max(waiting.len().min(1))
-}
-
-/// Returns how many probes the next pass may have, after one of `probes` that took so long. Fewer at once where it took too
-/// long; twice as many where it was full and took less than half of what it may.
-fn limit_probes(limit: usize, probes: usize, took: Duration) -> usize {
-    if took > LONGEST_PASS {
-        let fitting = LONGEST_PASS.as_secs_f64() / took.as_secs_f64() * probes as f64;
-        (fitting as usize).max(1)
-    } else if probes >= limit && took < LONGEST_PASS / 2 {
-        (limit * 2).min(MAX_PROBES)
-    } else {
-        limit
-    }
 }
 
 /// Returns how many threads make a pass.
@@ -278,18 +244,6 @@ mod tests {
             assert_eq!(again.unwrap().found.len(), 1);
             assert!(faces.try_write().is_ok());
         });
-    }
-
-    #[test]
-    fn passes_that_take_too_long_have_fewer_probes_until_they_do_not() {
-        let (second, short) = (Duration::from_secs(1), Duration::from_millis(50));
-        assert_eq!(limit_probes(32, 32, second), 8);
-        assert_eq!(limit_probes(8, 8, LONGEST_PASS), 8);
-        assert_eq!(limit_probes(8, 3, second), 1, "one with few probes takes too long too");
-        assert_eq!(limit_probes(1, 1, Duration::from_secs(9)), 1);
-        assert_eq!(limit_probes(8, 3, short), 8, "a pass that is not full says nothing about a fuller one");
-        assert_eq!(limit_probes(8, 8, short), 16);
-        assert_eq!(limit_probes(32, 40, short), MAX_PROBES);
     }
 
     #[test]
