@@ -4,10 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(feature = "cuda")]
+use photofinish_cuda::libraries;
+
+#[cfg(feature = "cuda")]
 use crate::gpu::cuda::Cuda;
 #[cfg(feature = "wgpu")]
 use crate::gpu::vulkan::{Adapters, Vulkan};
 use crate::gpu::{Gpu, GpuError};
+
+/// Opens the libraries of CUDA that a folder has, so that whoever asks for them by name finds them. Returns those that it
+/// has not, or that do not open, each with the reason.
+pub fn preload_cuda(folder: &Path) -> Vec<String> {
+    #[cfg(feature = "cuda")]
+    return libraries::preload_in_order(&[folder.to_owned()]).iter().map(ToString::to_string).collect();
+    #[cfg(not(feature = "cuda"))]
+    return vec![format!("built without CUDA: nothing of {} is opened", folder.display())];
+}
 
 /// Opens an NVIDIA GPU, with the run-time compiler of a folder or of the system.
 ///

@@ -51,12 +51,26 @@ pub(super) fn check(
     let gpu = gpu.map_err(|error| error.to_string())?;
     let name = Gpu::name(&*gpu);
     batch::probe::check(&Device::Gpu(gpu)).map_err(|error| format!("{name} runs no kernels: {error}"))?;
+    let not_opened = if device == NetworkDevice::Cuda { preload_cuda(library) } else { String::new() };
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
         .with_execution_providers([provider(device)])
-        .map_err(|error| format!("the provider for {name} cannot be loaded: {error}"))?;
-    let result = run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}"))?;
+        .map_err(|error| format!("the provider for {name} cannot be loaded: {error}{not_opened}"))?;
+    let result =
+        run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}{not_opened}"))?;
     if result == [0.0, 2.0] { Ok(name) } else { Err(format!("{name} computes wrong results: {result:?}")) }
+}
+
+/// Opens the libraries of CUDA beside ONNX Runtime's, where set-up and images put them: its provider and cuDNN ask the
+/// loader for them by name. Says which are not opened: whether the provider does without them, or finds them elsewhere, is
+/// seen when it is loaded, and those of cuDNN when the first real network runs.
+fn preload_cuda(library: &Path) -> String {
+    let not_opened = library.parent().map(gpu::preload_cuda).unwrap_or_default().join("; ");
+    if not_opened.is_empty() {
+        return not_opened;
+    }
+    tracing::info!(not_opened, "some libraries of CUDA were not opened beside ONNX Runtime");
+    format!("; of the libraries beside ONNX Runtime were not opened: {not_opened}")
 }
 
 /// The run-time compiler beside the library, where images have it.
