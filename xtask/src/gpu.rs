@@ -9,7 +9,7 @@ use clap::Args;
 use crate::checks;
 use crate::layout::Layout;
 use crate::process::{capture_output, cargo, run_visibly};
-use crate::report::print_heading;
+use crate::report::{print_heading, print_note};
 use crate::setup::cuda::{self, CudaVersion};
 use crate::setup::{self, SetupArguments, gpu_tools};
 
@@ -67,18 +67,37 @@ fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<
     };
     println!("GPU: {}, driver {}", gpu.name, gpu.driver);
     let ready = setup::run(layout, &arguments.setup)?;
-    let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
-    let runtime = cuda::install(layout, CudaVersion::for_driver(major))?;
+    let library = cuda::install(layout, gpu.cuda())?;
     setup::install_sample_event(layout)?;
-    let ready = ready.with_runtime(runtime.library);
+    let ready = ready.with_runtime(library);
     checks::build_service(layout)?;
     print_heading("CUDA compared with the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.set_variables(&mut command);
-    let libraries: Vec<String> =
-        runtime.library_folders.iter().map(|folder| folder.display().to_string()).collect();
-    command.arg("gpu-check").args(&arguments.passed);
-    run_visibly(command.env("LD_LIBRARY_PATH", libraries.join(":")))
+    run_visibly(command.arg("gpu-check").args(&arguments.passed))
+}
+
+/// The version of CUDA for the driver of this machine; the newest where there is no driver, as for an image.
+pub fn choose_cuda() -> CudaVersion {
+    match find_gpu() {
+        Some(gpu) => {
+            let version = gpu.cuda();
+            print_note(&format!("{}, driver {}: CUDA {version}", gpu.name, gpu.driver));
+            version
+        }
+        None => {
+            print_note("no NVIDIA driver on this machine: CUDA 13, which needs driver 580 or newer");
+            CudaVersion::Thirteen
+        }
+    }
+}
+
+impl Gpu {
+    /// The version of CUDA that its driver runs.
+    fn cuda(&self) -> CudaVersion {
+        let major = self.driver.split('.').next().and_then(|part| part.parse().ok());
+        CudaVersion::for_driver(major.unwrap_or(0))
+    }
 }
 
 /// Finds the first GPU with `nvidia-smi`, else by the files of a driver.
@@ -116,5 +135,14 @@ mod tests {
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23 2025\nGCC version: 12\n";
         assert_eq!(parse_driver_version(text).as_deref(), Some("570.86.15"));
         assert_eq!(parse_driver_version(""), None);
+    }
+
+    #[test]
+    fn the_version_of_cuda_follows_from_the_driver() {
+        let cuda = |driver: &str| Gpu { name: "an NVIDIA GPU".into(), driver: driver.into() }.cuda();
+        assert_eq!(cuda("580.65.06"), CudaVersion::Thirteen);
+        assert_eq!(cuda("570.86.15"), CudaVersion::Twelve);
+        // CUDA 12 runs on newer drivers too.
+        assert_eq!(cuda("unknown"), CudaVersion::Twelve);
     }
 }

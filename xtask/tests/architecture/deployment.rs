@@ -128,3 +128,11 @@ fn all_images_run_the_same_way() {
     assert_eq!(lines("Dockerfile"), lines("Dockerfile.wgpu"));
     assert_eq!(lines("Dockerfile").len(), 5);
 }
+
+/// The service opens NVIDIA's libraries by their paths.
+#[test]
+fn no_image_sets_a_search_path_of_libraries() {
+    for name in ["Dockerfile", "Dockerfile.cuda", "Dockerfile.wgpu"] {
+        assert!(!source::text(name).contains("LD_LIBRARY_PATH"), "{name} sets one");
+    }
+}
