@@ -2,7 +2,7 @@
 //! process, and a driver that hangs must not hang the service.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use photofinish_models::onnx::devices::{self, ChosenDevice, NetworkDevice};
-use photofinish_models::onnx::runtime::{DeviceChoice, Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::{DeviceChoice, DeviceProbe, Runtime, RuntimeSettings};
 
 /// How long a device may take: the first one compiles kernels, and a large GPU takes seconds to wake.
 const PROBE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -44,6 +44,18 @@ pub struct ProbeArguments {
     /// Take software in the place of a GPU
     #[arg(long)]
     allow_software: bool,
+    /// Folder of compiled kernels
+    #[arg(long, value_name = "FOLDER")]
+    kernel_cache: Option<PathBuf>,
+}
+
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub struct DeviceFiles {
+    /// The ONNX Runtime library.
+    pub library: PathBuf,
+    /// Where compiled kernels are kept.
+    pub kernel_cache: PathBuf,
 }
 
 /// Runs a tiny network and a tiny kernel on a device in this process, and prints its name.
@@ -52,7 +64,12 @@ pub struct ProbeArguments {
 /// When the device cannot be used: the message says why.
 pub fn probe(arguments: &ProbeArguments) -> anyhow::Result<ExitCode> {
     let device = if arguments.device == "cuda" { NetworkDevice::Cuda } else { NetworkDevice::Wgpu };
-    let name = Runtime::probe(&arguments.library, device, arguments.allow_software)?;
+    let name = Runtime::probe(&DeviceProbe {
+        library: &arguments.library,
+        device,
+        allow_software: arguments.allow_software,
+        kernel_cache: arguments.kernel_cache.as_deref(),
+    })?;
     println!("{name}");
     Ok(ExitCode::SUCCESS)
 }
@@ -61,10 +78,10 @@ pub fn probe(arguments: &ProbeArguments) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// When the device that is demanded cannot be used.
-pub fn choose(choice: DeviceChoice, library: &Path) -> anyhow::Result<ChosenDevice> {
+pub fn choose(choice: DeviceChoice, files: &DeviceFiles) -> anyhow::Result<ChosenDevice> {
     let chosen = devices::choose(choice, |device, allow_software| match device {
         NetworkDevice::Cpu => Ok("the processor".to_owned()),
-        _ => probe_in_child(device, library, allow_software),
+        _ => probe_in_child(device, files, allow_software),
     })?;
     tracing::info!(device = %chosen.device, name = chosen.name, "chose the device of the models");
     metrics::describe_gauge!(DEVICE_USED, "1 for the device of the models, by its name");
@@ -88,19 +105,24 @@ pub fn describe() -> Option<String> {
 }
 
 /// The settings that open the chosen device.
-pub fn settings(chosen: &ChosenDevice, library: PathBuf) -> RuntimeSettings {
+pub fn settings(chosen: &ChosenDevice, files: DeviceFiles) -> RuntimeSettings {
     let device = match chosen.device {
         NetworkDevice::Cpu => DeviceChoice::Cpu,
         NetworkDevice::Cuda => DeviceChoice::Cuda,
         NetworkDevice::Wgpu => DeviceChoice::Wgpu,
     };
-    RuntimeSettings { library, device }
+    RuntimeSettings { library: files.library, device, kernel_cache: Some(files.kernel_cache) }
 }
 
-fn probe_in_child(device: NetworkDevice, library: &Path, allow_software: bool) -> Result<String, String> {
+fn probe_in_child(
+    device: NetworkDevice,
+    files: &DeviceFiles,
+    allow_software: bool,
+) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("the process that tries it does not start: {error}");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg(PROBE_COMMAND).arg(device.to_string()).arg(library);
+    command.arg(PROBE_COMMAND).arg(device.to_string()).arg(&files.library);
+    command.arg("--kernel-cache").arg(&files.kernel_cache);
     if allow_software {
         command.arg("--allow-software");
     }

@@ -14,6 +14,7 @@ use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
+use crate::devices::DeviceFiles;
 use crate::{devices, onnxruntime};
 
 /// Opens the factory of the configured models.
@@ -66,9 +67,9 @@ fn open_fakes(config: &Config) -> Arc<dyn ModelFactory> {
 pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     let models = &config.settings.models;
     let library = onnxruntime::find_library(models.onnxruntime.as_deref())?;
-    let chosen = devices::choose(models.device, &library)?;
-    let settings = devices::settings(&chosen, library);
-    Ok(Runtime::open(&settings)?)
+    let files = DeviceFiles { library, kernel_cache: config.kernel_cache_dir.clone() };
+    let chosen = devices::choose(models.device, &files)?;
+    Ok(Runtime::open(&devices::settings(&chosen, files))?)
 }
 
 /// How to search and to turn a score into a confidence, by identity of every embedder whose vectors an album may contain.

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use photofinish_kernels::batch::{characters, downscale, faces, letterbox, text_map, top_k, warp};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::{Point, Quad};
-use photofinish_kernels::gpu::{self, Buffer, Gpu, GpuError, Program};
+use photofinish_kernels::gpu::{self, Buffer, CudaFolders, Gpu, GpuError, Program};
 use photofinish_kernels::image::frame::{Picture, Size};
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Tensor};
 use photofinish_kernels::regions::{DbParameters, ProbabilityMap};
@@ -92,8 +92,11 @@ const STRIDES: [u32; 3] = [8, 16, 32];
 /// When there is none.
 pub fn open(device: CheckedDevice, library: &Path) -> anyhow::Result<Arc<dyn Gpu>> {
     let opened = match device {
-        // The compiler is beside the library in images, else on the search path.
-        CheckedDevice::Cuda => gpu::open_cuda(0, library.parent()).or_else(|_| gpu::open_cuda(0, None)),
+        // The compiler is beside the library where set-up put both, else on the search path.
+        CheckedDevice::Cuda => {
+            let beside = CudaFolders { compiler: library.parent().map(Path::to_path_buf), cache: None };
+            gpu::open_cuda(0, &beside).or_else(|_| gpu::open_cuda(0, &CudaFolders::default()))
+        }
         CheckedDevice::Wgpu => gpu::open_vulkan(true),
     };
     opened.context("opening the device of the kernels")

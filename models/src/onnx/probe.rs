@@ -1,7 +1,7 @@
 //! Whether a device runs a tiny network and a tiny kernel. Loading a provider is not enough: it opens the device when a
 //! network is loaded, and its libraries when one is run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider, ExecutionProviderDispatch};
@@ -10,7 +10,7 @@ use ort::session::builder::SessionBuilder;
 use ort::value::TensorRef;
 use photofinish_kernels::batch;
 use photofinish_kernels::device::Device;
-use photofinish_kernels::gpu::{self, Gpu};
+use photofinish_kernels::gpu::{self, CudaFolders, Gpu};
 
 use crate::onnx::devices::NetworkDevice;
 
@@ -28,13 +28,22 @@ const RELU_MODEL: [u8; 59] = *b"\
         \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
         \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
 
+/// What is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceProbe<'p> {
+    /// Path of `libonnxruntime.so*`.
+    pub library: &'p Path,
+    /// The device.
+    pub device: NetworkDevice,
+    /// Whether software in the place of a GPU is taken.
+    pub allow_software: bool,
+    /// As [`crate::onnx::runtime::RuntimeSettings::kernel_cache`].
+    pub kernel_cache: Option<&'p Path>,
+}
+
 /// Runs a kernel and a network on a device, and returns what it is, or why it cannot be used.
-pub(super) fn check(
-    environment: &Environment,
-    library: &Path,
-    device: NetworkDevice,
-    allow_software: bool,
-) -> Result<String, String> {
+pub(super) fn check(environment: &Environment, probe: &DeviceProbe<'_>) -> Result<String, String> {
+    let device = probe.device;
     let (is_available, name) = match device {
         NetworkDevice::Cpu => return Ok("the processor".into()),
         NetworkDevice::Cuda => (ep::CUDA::is_available(), "CUDA"),
@@ -45,13 +54,13 @@ pub(super) fn check(
     }
     // First: the WebGPU provider ends the process where it finds no device.
     let gpu = match device {
-        NetworkDevice::Wgpu => gpu::open_vulkan(allow_software),
-        _ => gpu::open_cuda(0, find_compiler(library).as_deref()),
+        NetworkDevice::Wgpu => gpu::open_vulkan(probe.allow_software),
+        _ => gpu::open_cuda(0, &find_cuda_folders(probe.library, probe.kernel_cache)),
     };
     let gpu = gpu.map_err(|error| error.to_string())?;
     let name = Gpu::name(&*gpu);
     batch::probe::check(&Device::Gpu(gpu)).map_err(|error| format!("{name} runs no kernels: {error}"))?;
-    let not_opened = if device == NetworkDevice::Cuda { preload_cuda(library) } else { String::new() };
+    let not_opened = if device == NetworkDevice::Cuda { preload_cuda(probe.library) } else { String::new() };
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
         .with_execution_providers([provider(device)])
@@ -73,11 +82,14 @@ fn preload_cuda(library: &Path) -> String {
     format!("; of the libraries beside ONNX Runtime were not opened: {not_opened}")
 }
 
-/// The run-time compiler beside the library, where images have it.
-pub(super) fn find_compiler(library: &Path) -> Option<PathBuf> {
-    let folder = library.parent()?;
-    let mut names = folder.read_dir().ok()?.flatten().map(|entry| entry.file_name());
-    names.any(|name| name.to_string_lossy().starts_with("libnvrtc.so.")).then(|| folder.to_path_buf())
+/// The run-time compiler beside the library, where images have it, and the folder of compiled kernels.
+pub(super) fn find_cuda_folders(library: &Path, kernel_cache: Option<&Path>) -> CudaFolders {
+    let has_compiler = |folder: &&Path| {
+        let mut entries = folder.read_dir().into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libnvrtc.so."))
+    };
+    let compiler = library.parent().filter(has_compiler).map(Path::to_path_buf);
+    CudaFolders { compiler, cache: kernel_cache.map(Path::to_path_buf) }
 }
 
 fn provider(device: NetworkDevice) -> ExecutionProviderDispatch {
