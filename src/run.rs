@@ -110,7 +110,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
-    let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
+    let running = pipeline.clone().zip(models.first());
+    let running = running.map(|(pipeline, models)| RunningPipeline::new(pipeline, &**models));
     let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
     let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
@@ -297,24 +298,26 @@ fn start_processing(
     config: &Config,
     role: Role,
     store: &Store,
-    models: &Arc<dyn ModelFactory>,
+    models: &[Arc<dyn ModelFactory>],
 ) -> (Option<Arc<Pipeline>>, Option<Arc<ProbeService>>) {
     let cores = ReservedCores::default();
-    let start_pipeline = || Arc::new(start_pipeline(config, store, models.clone(), cores.clone()));
+    let start_pipeline = || Arc::new(start_pipeline(config, store, models.to_vec(), cores.clone()));
     let pipeline = role.has_pipeline().then(start_pipeline);
-    let start_probes =
-        || Arc::new(ProbeService::start(models.clone(), probe_settings(config), cores.clone()));
+    let start_probes = || {
+        let models = models::for_selfies(models);
+        Arc::new(ProbeService::start(models, probe_settings(config), cores.clone()))
+    };
     (pipeline, role.has_api().then(start_probes))
 }
 
 fn start_pipeline(
     config: &Config,
     store: &Store,
-    models: Arc<dyn ModelFactory>,
+    models: Vec<Arc<dyn ModelFactory>>,
     reserved_cores: ReservedCores,
 ) -> Pipeline {
     let cores = config.capacity.processing_threads;
-    let threads = match models.batch_sizes().are_single() {
+    let threads = match models.iter().all(|models| models.batch_sizes().are_single()) {
         true => ThreadCounts::for_cores(cores),
         false => ThreadCounts::for_device(cores),
     };

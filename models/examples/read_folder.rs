@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Registry::default().with(steps.clone().with_filter(only_models)),
     )?;
 
-    let runtime =
-        Runtime::open(&RuntimeSettings { library: run.library.clone(), device: DeviceChoice::Auto })?;
+    let settings = RuntimeSettings { library: run.library.clone(), device: DeviceChoice::Auto, ordinal: 0 };
+    let runtime = Runtime::open(&settings)?;
     println!("{runtime}");
     let models = ZooModels::open(Arc::new(runtime), run.models.clone())?
         .with_bib_gate(run.bib_gate)

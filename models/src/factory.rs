@@ -92,6 +92,18 @@ impl ZooModels {
         })
     }
 
+    /// Returns the same networks on another NVIDIA GPU.
+    #[must_use]
+    pub fn on_device(&self, ordinal: usize) -> Self {
+        Self {
+            runtime: Arc::new(self.runtime.on_device(ordinal)),
+            folder: self.folder.clone(),
+            zoo: Zoo::embedded(),
+            full_frame_detector: Mutex::default(),
+            ..*self
+        }
+    }
+
     /// Sets what the bib gate decides, which is about small runners unless this is called. Call before
     /// [`Self::with_precision`], which measures what is used.
     #[must_use]
@@ -320,6 +332,10 @@ impl ModelFactory for ZooModels {
 
     fn longest_device_call(&self) -> Option<Duration> {
         self.runtime.kernels().longest_call()
+    }
+
+    fn device_name(&self) -> Option<String> {
+        self.runtime.device_name()
     }
 
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {

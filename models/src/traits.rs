@@ -117,6 +117,10 @@ pub trait ModelFactory: Send + Sync {
     fn longest_device_call(&self) -> Option<Duration> {
         None
     }
+    /// Names the device, for logs and the status of a process with several: the first NVIDIA GPU is `cuda:0`.
+    fn device_name(&self) -> Option<String> {
+        None
+    }
     /// Returns the models by their roles, for reports to operators; empty where they have none.
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
         Vec::new()

@@ -12,6 +12,7 @@ mod engine;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod image;
+mod lane;
 pub mod marking;
 mod pipeline;
 mod probe;
@@ -24,7 +25,7 @@ pub use crate::engine::budget::BudgetLoad;
 pub use crate::engine::cpu_shares::ReservedCores;
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
-pub use crate::engine::stage_stats::StageLoad;
+pub use crate::engine::pipeline_stats::StageLoad;
 pub use crate::engine::status::{PipelineStatus, StopReport};
 pub use crate::image::pool::IDLE_LIFETIME;
 pub use crate::pipeline::Pipeline;

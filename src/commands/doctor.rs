@@ -112,10 +112,10 @@ fn check_runtime_library(config: &Config) -> Finding {
     Finding { component: "onnx runtime", state }
 }
 
-/// Opens the device and the bib gate, then shows which library and precision computes each network on it, and how fast.
+/// Opens the first device and the bib gate, then shows which library and precision computes each network on it, and how fast.
 fn check_device(config: &Config) -> Vec<Finding> {
     let runtime = match models::open_runtime(config) {
-        Ok(runtime) => runtime,
+        Ok(opened) => opened.runtime,
         Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
     };
     let device = Finding { component: "device", state: Ok(describe_device(&runtime)) };
@@ -141,7 +141,7 @@ fn check_device(config: &Config) -> Vec<Finding> {
     vec![device, gate, Finding { component: "networks", state: speed }]
 }
 
-/// The runtime, the device, and the devices that are not used, with the reasons.
+/// The runtime, the devices in use, and those that are not used, with the reasons.
 fn describe_device(runtime: &Runtime) -> String {
     devices::describe().map_or(runtime.to_string(), |device| format!("{runtime}; {device}"))
 }

@@ -180,7 +180,7 @@ fn derive(
             inner: Arc::clone(&store.blobs),
         }),
         watermarks: Arc::clone(&store.watermarks),
-        models: Arc::new(SimulatedModels(Arc::clone(&machine))),
+        models: vec![Arc::new(SimulatedModels(Arc::clone(&machine)))],
         runtime: runtime.handle().clone(),
         reserved_cores: ReservedCores::default(),
     };

@@ -9,6 +9,17 @@ use crate::gpu::cuda::Cuda;
 use crate::gpu::vulkan::{Adapters, Vulkan};
 use crate::gpu::{Gpu, GpuError};
 
+/// Counts the NVIDIA GPUs that the driver shows to this process.
+///
+/// # Errors
+/// When there is no driver, or this program was built without CUDA.
+pub fn count_cuda() -> Result<usize, GpuError> {
+    #[cfg(feature = "cuda")]
+    return Ok(photofinish_cuda::device::CudaDevice::count()?);
+    #[cfg(not(feature = "cuda"))]
+    return Err(GpuError::Failed("built without CUDA".to_owned()));
+}
+
 /// Opens an NVIDIA GPU, with the run-time compiler of a folder or of the system.
 ///
 /// # Errors

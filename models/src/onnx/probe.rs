@@ -28,11 +28,13 @@ const RELU_MODEL: [u8; 59] = *b"\
         \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
         \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
 
-/// Runs a kernel and a network on a device, and returns what it is, or why it cannot be used.
+/// Runs a kernel and a network on a device, of several NVIDIA GPUs the one with this number, and returns what it is, or why it
+/// cannot be used.
 pub(super) fn check(
     environment: &Environment,
     library: &Path,
     device: NetworkDevice,
+    ordinal: usize,
     allow_software: bool,
 ) -> Result<String, String> {
     let (is_available, name) = match device {
@@ -46,14 +48,14 @@ pub(super) fn check(
     // First: the WebGPU provider ends the process where it finds no device.
     let gpu = match device {
         NetworkDevice::Wgpu => gpu::open_vulkan(allow_software),
-        _ => gpu::open_cuda(0, find_compiler(library).as_deref()),
+        _ => gpu::open_cuda(ordinal, find_compiler(library).as_deref()),
     };
     let gpu = gpu.map_err(|error| error.to_string())?;
     let name = Gpu::name(&*gpu);
     batch::probe::check(&Device::Gpu(gpu)).map_err(|error| format!("{name} runs no kernels: {error}"))?;
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
-        .with_execution_providers([provider(device)])
+        .with_execution_providers([provider(device, ordinal)])
         .map_err(|error| format!("the provider for {name} cannot be loaded: {error}"))?;
     let result = run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}"))?;
     if result == [0.0, 2.0] { Ok(name) } else { Err(format!("{name} computes wrong results: {result:?}")) }
@@ -66,10 +68,10 @@ pub(super) fn find_compiler(library: &Path) -> Option<PathBuf> {
     names.any(|name| name.to_string_lossy().starts_with("libnvrtc.so.")).then(|| folder.to_path_buf())
 }
 
-fn provider(device: NetworkDevice) -> ExecutionProviderDispatch {
+fn provider(device: NetworkDevice, ordinal: usize) -> ExecutionProviderDispatch {
     match device {
         NetworkDevice::Cpu => ep::CPU::default().build(),
-        NetworkDevice::Cuda => ep::CUDA::default().build().error_on_failure(),
+        NetworkDevice::Cuda => ep::CUDA::default().with_device_id(ordinal as i32).build().error_on_failure(),
         NetworkDevice::Wgpu => ep::WebGPU::default().build().error_on_failure(),
     }
 }

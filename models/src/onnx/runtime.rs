@@ -61,14 +61,17 @@ pub struct RuntimeSettings {
     pub library: PathBuf,
     /// The device to open.
     pub device: DeviceChoice,
+    /// Which of several NVIDIA GPUs, by the order in which the driver shows them; 0 on other devices.
+    pub ordinal: usize,
 }
 
-/// The loaded library with its environment. Open at most one per process.
+/// The loaded library with its environment, on a device. Open at most one per process; others are [`Runtime::on_device`].
 pub struct Runtime {
     pub(crate) environment: Environment,
     library: PathBuf,
     version: u32,
     device: NetworkDevice,
+    ordinal: usize,
     has_openvino: bool,
     turns: Turns,
     kernels: KernelDevice,
@@ -83,35 +86,66 @@ impl Runtime {
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
         let version = read_library_version(&settings.library)?;
         let environment = open_environment(&settings.library)?;
-        let probe =
-            |device, allow_software| probe::check(&environment, &settings.library, device, allow_software);
+        let (library, ordinal) = (&settings.library, settings.ordinal);
+        let probe = |device, allow_software| {
+            vec![probe::check(&environment, library, device, ordinal, allow_software)]
+        };
         let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
-        let kernels = open_kernels(device, &settings.library);
+        let kernels = open_kernels(device, ordinal, library);
         let turns = match device {
             NetworkDevice::Wgpu => Turns::one_at_a_time(),
             NetworkDevice::Cpu | NetworkDevice::Cuda => Turns::unlimited(),
         };
         Ok(Self {
             environment,
-            library: settings.library.clone(),
+            library: library.clone(),
             version,
             device,
+            ordinal,
             has_openvino,
             turns,
             kernels,
         })
     }
 
-    /// Runs a tiny network and a tiny kernel on a device, and returns its name. Software in the place of a GPU is taken only
-    /// where `allow_software`. A provider that cannot start may end the process: call this in one of its own.
+    /// Returns the runtime for another NVIDIA GPU, with the same environment of the library and kernels of its own.
+    #[must_use]
+    pub fn on_device(&self, ordinal: usize) -> Self {
+        Self {
+            environment: self.environment.clone(),
+            library: self.library.clone(),
+            kernels: open_kernels(self.device, ordinal, &self.library),
+            turns: self.turns.clone(),
+            ordinal,
+            ..*self
+        }
+    }
+
+    /// Counts the devices of a kind: several only of NVIDIA GPUs. Where they cannot be counted there is one to try, which says
+    /// why. A driver may end the process: call this in one of its own.
+    pub fn count_devices(device: NetworkDevice) -> usize {
+        match device {
+            NetworkDevice::Cuda => gpu::count_cuda().unwrap_or(1).max(1),
+            NetworkDevice::Cpu | NetworkDevice::Wgpu => 1,
+        }
+    }
+
+    /// Runs a tiny network and a tiny kernel on a device, of several NVIDIA GPUs on the one with this number, and returns its
+    /// name. Software in the place of a GPU is taken only where `allow_software`. A provider that cannot start may end the
+    /// process: call this in one of its own.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn probe(library: &Path, device: NetworkDevice, allow_software: bool) -> Result<String, ModelError> {
+    pub fn probe(
+        library: &Path,
+        device: NetworkDevice,
+        ordinal: usize,
+        allow_software: bool,
+    ) -> Result<String, ModelError> {
         read_library_version(library)?;
         let environment = open_environment(library)?;
-        probe::check(&environment, library, device, allow_software)
+        probe::check(&environment, library, device, ordinal, allow_software)
             .map_err(|detail| ModelError::Device { device: device.to_string(), detail })
     }
 
@@ -139,6 +173,16 @@ impl Runtime {
     /// The device in use.
     pub fn device(&self) -> NetworkDevice {
         self.device
+    }
+
+    /// Which of several NVIDIA GPUs it is.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// Names an NVIDIA GPU among others; `None` for devices of which a process has one.
+    pub fn device_name(&self) -> Option<String> {
+        (self.device == NetworkDevice::Cuda).then(|| format!("{}:{}", self.device, self.ordinal))
     }
 
     /// Returns the batch sizes that suit the device. On a CPU an item costs more in a batch than alone (activations no
@@ -170,12 +214,12 @@ impl fmt::Display for Runtime {
 }
 
 /// Names the device of the kernels, which the first network opens.
-fn open_kernels(device: NetworkDevice, library: &Path) -> KernelDevice {
+fn open_kernels(device: NetworkDevice, ordinal: usize, library: &Path) -> KernelDevice {
     match device {
         NetworkDevice::Cpu => KernelDevice::cpu(),
         NetworkDevice::Cuda => {
             let compiler = probe::find_compiler(library);
-            KernelDevice::opened_by(move || gpu::open_cuda(0, compiler.as_deref()))
+            KernelDevice::opened_by(move || gpu::open_cuda(ordinal, compiler.as_deref()))
         }
         // Software was refused before, where it is not wanted.
         NetworkDevice::Wgpu => KernelDevice::opened_by(|| gpu::open_vulkan(true)),
@@ -247,9 +291,15 @@ mod tests {
     #[test]
     fn the_relu_model_loads_and_runs() {
         let Some(library) = find_library() else { return };
-        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
+        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, ordinal: 0 };
         let runtime = Runtime::open(&settings).unwrap();
         let builder = ort::session::Session::builder(&runtime.environment).unwrap();
         assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);
+        // The environment is shared, and lives as long as one of them.
+        let other = runtime.on_device(1);
+        drop(runtime);
+        let builder = ort::session::Session::builder(&other.environment).unwrap();
+        assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);
+        assert_eq!((other.ordinal(), other.device_name()), (1, None), "only GPUs have names");
     }
 }

@@ -236,7 +236,9 @@ fn execution_providers(
 ) -> Vec<ExecutionProviderDispatch> {
     if runtime.device() == NetworkDevice::Cuda {
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
-        let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
+        let cuda = ep::CUDA::default()
+            .with_device_id(runtime.ordinal() as i32)
+            .with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return vec![cuda.build().error_on_failure()];
     }
     if runtime.device() == NetworkDevice::Wgpu {
