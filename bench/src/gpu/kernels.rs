@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use photofinish_kernels::batch::{characters, downscale, faces, letterbox, text_map, top_k, warp};
+use photofinish_kernels::batch::{characters, downscale, faces, letterbox, near, text_map, top_k, warp};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::{Point, Quad};
 use photofinish_kernels::gpu::{self, Buffer, Gpu, GpuError, Program};
 use photofinish_kernels::image::frame::{Picture, Size};
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Tensor};
+use photofinish_kernels::quantised::{ProbeBatch, QuantisedRow, QuantisedRows, judge};
 use photofinish_kernels::regions::{DbParameters, ProbabilityMap};
 use photofinish_kernels::warp::align::Template;
 
@@ -39,6 +40,8 @@ const VECTORS: usize = 20_000;
 const COMPONENTS: usize = 256;
 const PROBES: usize = 16;
 const BEST: usize = 100;
+/// The least score of a row; that of random vectors of this length is off by .06.
+const NEAR: f32 = 0.1;
 
 /// Calls of which the fastest counts; the first one compiles.
 const CALLS: usize = 5;
@@ -63,7 +66,7 @@ struct Checked {
 
 /// One level of a pixel where a device fuses products and sums, elsewhere the error of an exponential or of a sum, in pixels or
 /// as a share.
-const KERNELS: [Checked; 8] = [
+const KERNELS: [Checked; 9] = [
     Checked { name: "letterbox", run: run_letterbox, tolerance: 1.0 },
     Checked { name: "downscale", run: run_downscale, tolerance: 1.0 },
     Checked { name: "faces aligned", run: run_align, tolerance: 1.0 },
@@ -72,6 +75,7 @@ const KERNELS: [Checked; 8] = [
     Checked { name: "text maps", run: run_text_maps, tolerance: 1e-3 },
     Checked { name: "characters", run: run_characters, tolerance: 0.0 },
     Checked { name: "top k of vectors", run: run_top_k, tolerance: 0.0 },
+    Checked { name: "rows near probes", run: run_near, tolerance: 0.0 },
 ];
 
 /// What all kernels are given.
@@ -82,6 +86,9 @@ struct Inputs {
     maps: Vec<Vec<f32>>,
     probabilities: Vec<f32>,
     vectors: Vec<i8>,
+    /// The same of unit length, and the first of them as probes.
+    rows: QuantisedRows,
+    probes: ProbeBatch,
 }
 
 const STRIDES: [u32; 3] = [8, 16, 32];
@@ -288,6 +295,21 @@ fn run_top_k(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
     Ok(Call { copied: inputs.vectors.len() + written.len() * 4, written })
 }
 
+/// The candidates of a pass, which the processor judges: a device may find a few rows more, that are at a bound.
+fn run_near(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
+    let Inputs { rows, probes, .. } = inputs;
+    // It would stay for the next call.
+    rows.device_copy().clear();
+    let mut min_scores = [NEAR; PROBES];
+    let found = near::find(device, probes, &[rows], 0, &min_scores)?;
+    let mut written = Vec::new();
+    judge(probes, rows, found.list(0), &mut min_scores, |candidate| {
+        written.extend([candidate.probe as f32, candidate.row as f32, candidate.lower, candidate.upper]);
+        NEAR
+    });
+    Ok(Call { copied: near::count_bytes(rows) + VECTORS * PROBES / 8, written })
+}
+
 impl Inputs {
     fn draw() -> anyhow::Result<Self> {
         let mut random = SplitMix(7);
@@ -305,9 +327,14 @@ impl Inputs {
         let maps = maps.collect();
         let probabilities = numbers(PHOTOS * ITEMS * COLUMNS * CLASSES, 1.0);
         let vectors = numbers(VECTORS * COMPONENTS, 255.0).into_iter().map(|value| (value - 127.5) as i8);
-        let vectors = vectors.collect();
+        let vectors: Vec<i8> = vectors.collect();
+        let units: Vec<Vec<f32>> = vectors.chunks_exact(COMPONENTS).map(to_unit_vector).collect();
+        let probes: Vec<&[f32]> = units[..PROBES].iter().map(Vec::as_slice).collect();
+        let mut rows = QuantisedRows::new(COMPONENTS);
+        units.iter().for_each(|unit| rows.push(&QuantisedRow::new(unit)));
         let photos = (0..PHOTOS).map(draw_photo).collect::<anyhow::Result<_>>()?;
-        Ok(Self { photos, levels: levels.into(), maps, probabilities, vectors })
+        let (levels, probes) = (levels.into(), ProbeBatch::new(&probes));
+        Ok(Self { photos, levels, maps, probabilities, vectors, rows, probes })
     }
 
     /// Each photo with the index of each of its items.
@@ -320,6 +347,11 @@ impl Inputs {
         let photos: usize = self.photos.iter().map(|photo| photo.frame().pixels().len()).sum();
         Call { copied: photos + written.len() * bytes, written }
     }
+}
+
+fn to_unit_vector(vector: &[i8]) -> Vec<f32> {
+    let length = vector.iter().map(|value| f32::from(*value).powi(2)).sum::<f32>().sqrt();
+    vector.iter().map(|value| f32::from(*value) / length).collect()
 }
 
 /// Noise over a gradient.
