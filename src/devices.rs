@@ -1,25 +1,25 @@
 //! Chooses the device of the models. Each is tried in a process of its own: a provider that cannot start may end its
 //! process, and a driver that hangs must not hang the service.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use photofinish_models::onnx::devices::{self, ChosenDevice, NetworkDevice};
-use photofinish_models::onnx::runtime::{DeviceChoice, Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::{DeviceChoice, DeviceProbe, Runtime, RuntimeSettings};
+use photofinish_models::traits::ModelError;
 
-/// How long a device may take: the first one compiles kernels, and a large GPU takes seconds to wake.
+use crate::{onnxruntime, probe_process};
+
+/// How long a device may take where another can take its place: the first one compiles kernels, and a large GPU takes
+/// seconds to wake.
 const PROBE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Pause between two looks at a process.
-const POLL_PAUSE: Duration = Duration::from_millis(20);
-
-/// Longest reason that is kept, in characters.
-const MAX_REASON: usize = 400;
+/// How long one that is demanded may take: there is nothing else to do, and the libraries of CUDA are gigabytes that a node
+/// may read for the first time. A third of what the chart gives a start.
+const DEMANDED_PROBE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// 1 for the device of the models, by its kind and name.
 const DEVICE_USED: &str = "photofinish_device_used";
@@ -36,14 +36,17 @@ static CHOSEN: OnceLock<ChosenDevice> = OnceLock::new();
 /// Arguments of the command that tries a device.
 #[derive(Args)]
 pub struct ProbeArguments {
-    /// cuda or wgpu
-    #[arg(value_parser = ["cuda", "wgpu"])]
+    /// cpu, cuda or wgpu
+    #[arg(value_parser = ["cpu", "cuda", "wgpu"])]
     device: String,
     /// The ONNX Runtime library
     library: PathBuf,
     /// Take software in the place of a GPU
     #[arg(long)]
     allow_software: bool,
+    /// Folder of compiled kernels
+    #[arg(long, value_name = "FOLDER")]
+    kernel_cache: Option<PathBuf>,
 }
 
 /// Runs a tiny network and a tiny kernel on a device in this process, and prints its name.
@@ -51,22 +54,58 @@ pub struct ProbeArguments {
 /// # Errors
 /// When the device cannot be used: the message says why.
 pub fn probe(arguments: &ProbeArguments) -> anyhow::Result<ExitCode> {
-    let device = if arguments.device == "cuda" { NetworkDevice::Cuda } else { NetworkDevice::Wgpu };
-    let name = Runtime::probe(&arguments.library, device, arguments.allow_software)?;
+    let device = match arguments.device.as_str() {
+        "cpu" => NetworkDevice::Cpu,
+        "cuda" => NetworkDevice::Cuda,
+        _ => NetworkDevice::Wgpu,
+    };
+    let probe = DeviceProbe {
+        library: &arguments.library,
+        device,
+        allow_software: arguments.allow_software,
+        kernel_cache: arguments.kernel_cache.as_deref(),
+    };
+    let name = Runtime::probe(&probe).map_err(|error| {
+        match error {
+            ModelError::Device { .. } => error,
+            // By the device's name the reason is found in what libraries print.
+            other => ModelError::Device { device: device.to_string(), detail: other.to_string() },
+        }
+    })?;
     println!("{name}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Chooses the configured device, or the best that works, and says so in the log, in metrics and to readiness.
+/// Chooses the configured device, or the best that works, with its library, and says so in the log, in metrics and to
+/// readiness. Returns how to open it.
 ///
 /// # Errors
-/// When the device that is demanded cannot be used.
-pub fn choose(choice: DeviceChoice, library: &Path) -> anyhow::Result<ChosenDevice> {
-    let chosen = devices::choose(choice, |device, allow_software| match device {
-        NetworkDevice::Cpu => Ok("the processor".to_owned()),
-        _ => probe_in_child(device, library, allow_software),
+/// When the device that is demanded cannot be used, or there is no library.
+pub fn choose(
+    choice: DeviceChoice,
+    configured_library: Option<&Path>,
+    kernel_cache: &Path,
+) -> anyhow::Result<RuntimeSettings> {
+    let find = |device| onnxruntime::find_library(configured_library, device);
+    // A machine without any library has one thing to say, and not one for each device.
+    choice.candidates().iter().map(|device| find(*device)).reduce(Result::or).transpose()?;
+    let chosen = devices::choose(choice, |device, is_demanded| {
+        let library = find(device).map_err(|error| format!("{error:#}"))?;
+        let mut command = probe_command(device, &library)?;
+        command.arg("--kernel-cache").arg(kernel_cache);
+        probe_in_child(command, device, is_demanded)
     })?;
-    tracing::info!(device = %chosen.device, name = chosen.name, "chose the device of the models");
+    let library = find(chosen.device)?;
+    publish(&chosen, &library);
+    let device = chosen.device.into();
+    // The first choice of a process is the one in use; there is no second.
+    let _chosen = CHOSEN.set(chosen);
+    Ok(RuntimeSettings { library, device, kernel_cache: Some(kernel_cache.to_owned()) })
+}
+
+fn publish(chosen: &ChosenDevice, library: &Path) {
+    let library = library.display();
+    tracing::info!(device = %chosen.device, name = chosen.name, %library, "chose the device of the models");
     metrics::describe_gauge!(DEVICE_USED, "1 for the device of the models, by its name");
     metrics::describe_gauge!(
         DEVICE_REFUSED,
@@ -79,7 +118,6 @@ pub fn choose(choice: DeviceChoice, library: &Path) -> anyhow::Result<ChosenDevi
         metrics::gauge!(DEVICE_REFUSED, &labels).set(1.0);
         tracing::info!(device = %refusal.device, reason = refusal.reason, "a device is not used");
     }
-    Ok(CHOSEN.get_or_init(|| chosen).clone())
 }
 
 /// Describes the device in use and those that are not used, once it is chosen.
@@ -87,65 +125,19 @@ pub fn describe() -> Option<String> {
     CHOSEN.get().map(ChosenDevice::to_string)
 }
 
-/// The settings that open the chosen device.
-pub fn settings(chosen: &ChosenDevice, library: PathBuf) -> RuntimeSettings {
-    let device = match chosen.device {
-        NetworkDevice::Cpu => DeviceChoice::Cpu,
-        NetworkDevice::Cuda => DeviceChoice::Cuda,
-        NetworkDevice::Wgpu => DeviceChoice::Wgpu,
-    };
-    RuntimeSettings { library, device }
+/// The command that tries a device with a library.
+fn probe_command(device: NetworkDevice, library: &Path) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg(PROBE_COMMAND).arg(device.to_string()).arg(library);
+    Ok(command)
 }
 
-fn probe_in_child(device: NetworkDevice, library: &Path, allow_software: bool) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("the process that tries it does not start: {error}");
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg(PROBE_COMMAND).arg(device.to_string()).arg(library);
-    if allow_software {
+/// Tries a device; one that is demanded has more time, and may be software in the place of a GPU.
+fn probe_in_child(mut command: Command, device: NetworkDevice, is_demanded: bool) -> Result<String, String> {
+    if is_demanded {
         command.arg("--allow-software");
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let said = child.stdout.take().and_then(read_in_background);
-    let complained = child.stderr.take().and_then(read_in_background);
-    let status = wait(&mut child)?;
-    let text =
-        |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
-    let (said, complained) = (text(said), text(complained));
-    if status.success() {
-        return Ok(said.trim().to_owned());
-    }
-    let sentence = complained.rsplit(&format!("device {device}: ")).next().unwrap_or_default();
-    let reason: String = sentence.trim().chars().take(MAX_REASON).collect();
-    if status.code().is_some() && !reason.is_empty() {
-        return Err(reason.split_whitespace().collect::<Vec<_>>().join(" "));
-    }
-    Err(format!("the process that tries it ended by {status}: {reason}"))
-}
-
-/// Reads to the end, so that a process that says much does not wait for its pipe.
-fn read_in_background(mut pipe: impl Read + Send + 'static) -> Option<JoinHandle<String>> {
-    let read = move || {
-        let mut bytes = Vec::new();
-        // What was read before an error is the message.
-        let _read = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    std::thread::Builder::new().name("probe-output".into()).spawn(read).ok()
-}
-
-fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
-    let start = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < PROBE_TIMEOUT => std::thread::sleep(POLL_PAUSE),
-            Ok(None) => {
-                let _killed = child.kill();
-                let _reaped = child.wait();
-                return Err(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
+    let limit = if is_demanded { DEMANDED_PROBE_TIMEOUT } else { PROBE_TIMEOUT };
+    probe_process::run(&mut command, &format!("device {device}: "), limit)
 }

@@ -12,6 +12,7 @@ mod maintenance;
 mod models;
 mod onnxruntime;
 mod own_process;
+mod probe_process;
 mod role;
 mod run;
 mod secrets;

@@ -14,7 +14,7 @@ use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
-use crate::{devices, onnxruntime};
+use crate::devices;
 
 /// Opens the factory of the configured models.
 ///
@@ -65,9 +65,7 @@ fn open_fakes(config: &Config) -> Arc<dyn ModelFactory> {
 /// When the library or the device cannot be used.
 pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     let models = &config.settings.models;
-    let library = onnxruntime::find_library(models.onnxruntime.as_deref())?;
-    let chosen = devices::choose(models.device, &library)?;
-    let settings = devices::settings(&chosen, library);
+    let settings = devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
     Ok(Runtime::open(&settings)?)
 }
 

@@ -43,10 +43,32 @@ use crate::{maintenance, models};
 const PROBE_PLACES: usize = 16;
 /// How long examining one selfie may take. It takes less than a second, and a few on a machine whose cores are all busy.
 const PROBE_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// How often the pipeline is asked whether its device is gone for good.
+/// How often the pipeline and the probes are asked whether their device is gone for good.
 const DEVICE_POLL: Duration = Duration::from_secs(1);
+/// How much of the memory of an NVIDIA GPU hot albums may take: a fourth of that of the smallest ones in use.
+const CUDA_FACE_BYTES: u64 = 4_096_000_000;
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What uses the device of this process, as far as its role has it.
+struct DeviceUsers {
+    pipeline: Option<Arc<Pipeline>>,
+    probes: Option<Arc<ProbeService>>,
+}
+
+impl DeviceUsers {
+    /// Waits until one of them has given the device up, and returns why.
+    async fn wait_for_failure(&self) -> String {
+        loop {
+            let of_photos = self.pipeline.as_ref().and_then(|pipeline| pipeline.device_failure());
+            let of_selfies = self.probes.as_ref().and_then(|probes| probes.device_failure());
+            if let Some(reason) = of_photos.or(of_selfies) {
+                return reason.to_owned();
+            }
+            tokio::time::sleep(DEVICE_POLL).await;
+        }
+    }
+}
 
 /// Runs a role until SIGTERM or SIGINT, and ends the process.
 ///
@@ -110,10 +132,12 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
+    search_faces_on_gpu(&config, role, &store, &models);
     let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
     let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
     let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
+    let device_users = DeviceUsers { pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
@@ -144,7 +168,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
 
-    let failure = wait_for_end(&mut signals, pipeline.as_deref()).await;
+    let failure = wait_for_end(&mut signals, &device_users).await;
     tracing::info!("stopping");
     stop.send_replace(true);
     // At once: the pipeline takes no more photos, and gives back what it has even where another task has panicked.
@@ -169,18 +193,10 @@ async fn stop_pipeline(pipeline: Option<Arc<Pipeline>>) -> Result<(), JoinError>
 
 /// Waits for a signal, or until this process cannot use its device any more: then returns why. Whoever runs the process has
 /// to start another.
-async fn wait_for_end(signals: &mut Signals, pipeline: Option<&Pipeline>) -> Option<String> {
-    let device_failure = async {
-        loop {
-            if let Some(reason) = pipeline.and_then(Pipeline::device_failure) {
-                return reason.to_owned();
-            }
-            tokio::time::sleep(DEVICE_POLL).await;
-        }
-    };
+async fn wait_for_end(signals: &mut Signals, device_users: &DeviceUsers) -> Option<String> {
     tokio::select! {
         () = signals.wait() => None,
-        reason = device_failure => Some(reason),
+        reason = device_users.wait_for_failure() => Some(reason),
     }
 }
 
@@ -307,6 +323,17 @@ fn start_processing(
     (pipeline, role.has_api().then(start_probes))
 }
 
+/// Lets searches use the GPU of the models, which the networks open.
+fn search_faces_on_gpu(config: &Config, role: Role, store: &Store, models: &Arc<dyn ModelFactory>) {
+    // Batches are for CUDA: elsewhere the GPU may be one that shares the memory of the host, or software.
+    let default = if models.batch_sizes().are_single() { 0 } else { CUDA_FACE_BYTES };
+    let bytes = config.settings.api.face_device_bytes.unwrap_or(default);
+    if role.has_api() && bytes > 0 {
+        let models = Arc::clone(models);
+        store.search_faces_on(Box::new(move || models.lend_gpu()), bytes as usize);
+    }
+}
+
 fn start_pipeline(
     config: &Config,
     store: &Store,
@@ -347,7 +374,12 @@ fn start_pipeline(
 }
 
 fn probe_settings(config: &Config) -> ProbeSettings {
-    ProbeSettings { limits: photo_limits(config), places: PROBE_PLACES, time_limit: PROBE_TIME_LIMIT }
+    ProbeSettings {
+        limits: photo_limits(config),
+        places: PROBE_PLACES,
+        time_limit: PROBE_TIME_LIMIT,
+        device_call_limit: DEVICE_CALL_LIMIT,
+    }
 }
 
 fn photo_limits(config: &Config) -> Limits {
@@ -356,5 +388,54 @@ fn photo_limits(config: &Config) -> Limits {
         max_file_bytes: storage.max_photo_bytes,
         max_pixels: storage.max_pixels,
         reads_heic: storage.reads_heic(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_models::traits::{BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError};
+
+    use super::*;
+
+    /// Models on a device that is lost.
+    struct LostModels;
+
+    fn lost<T>() -> Result<T, ModelError> {
+        Err(ModelError::Device { device: "cuda".into(), detail: "it fell off the bus".into() })
+    }
+
+    impl ModelFactory for LostModels {
+        fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+            lost()
+        }
+
+        fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+            lost()
+        }
+
+        fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+            lost()
+        }
+
+        fn batch_sizes(&self) -> BatchSizes {
+            BatchSizes { detect: 1, embed: 1, read: 1 }
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_pipeline_ends_with_its_device() {
+        let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: false };
+        let settings = ProbeSettings {
+            limits,
+            places: 1,
+            time_limit: Duration::from_secs(60),
+            device_call_limit: DEVICE_CALL_LIMIT,
+        };
+        let probes = ProbeService::start(Arc::new(LostModels), settings, ReservedCores::default());
+        let users = DeviceUsers { pipeline: None, probes: Some(Arc::new(probes)) };
+        let limit = Duration::from_secs(600);
+        let reason = block_on(async { tokio::time::timeout(limit, users.wait_for_failure()).await });
+        let reason = reason.unwrap().unwrap();
+        assert!(reason.contains("it fell off the bus"), "{reason}");
     }
 }

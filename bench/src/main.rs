@@ -70,6 +70,8 @@ enum Command {
     GpuCheck(gpu::GpuCheckOptions),
     /// How fast the pipeline would be with a GPU, by a model of the device: derived, not measured.
     GpuModel(gpu_model::GpuModelOptions),
+    /// Whether memory stays flat over 100,000 photos with a device that lacks memory and is lost at times: simulated.
+    GpuMemory(gpu_model::memory::GpuMemoryOptions),
     /// Writes the results of the networks on one device as JSON: a part of `gpu-check`.
     #[command(hide = true)]
     Observe(gpu::observe::ObserveOptions),
@@ -96,6 +98,7 @@ fn main() -> anyhow::Result<()> {
             None => Ok(()),
         },
         Command::GpuModel(options) => gpu_model::run(&options)?.publish(&options.output),
+        Command::GpuMemory(options) => gpu_model::memory::run(&options)?.publish(&options.output),
         Command::Observe(options) => gpu::observe::run(&options),
     }
 }

@@ -38,8 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         Registry::default().with(steps.clone().with_filter(only_models)),
     )?;
 
-    let runtime =
-        Runtime::open(&RuntimeSettings { library: run.library.clone(), device: DeviceChoice::Auto })?;
+    let runtime = Runtime::open(&RuntimeSettings {
+        library: run.library.clone(),
+        device: DeviceChoice::Auto,
+        kernel_cache: None,
+    })?;
     println!("{runtime}");
     let models = ZooModels::open(Arc::new(runtime), run.models.clone())?
         .with_bib_gate(run.bib_gate)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use photofinish_kernels::device::Device;
+use photofinish_kernels::gpu::Gpu;
 use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
 
 use crate::bucket::Bucket;
@@ -323,6 +324,10 @@ impl ModelFactory for ZooModels {
 
     fn longest_device_call(&self) -> Option<Duration> {
         self.runtime.kernels().longest_call()
+    }
+
+    fn lend_gpu(&self) -> Option<Arc<dyn Gpu>> {
+        self.runtime.kernels().lend()
     }
 
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use photofinish_kernels::geometry::{Point, Quad, Rect};
+use photofinish_kernels::gpu::Gpu;
 use photofinish_kernels::image::frame::Frame;
 use photofinish_kernels::lattice::Lattice;
 
@@ -115,6 +116,11 @@ pub trait ModelFactory: Send + Sync {
     /// For how long the oldest call of the device has been running; `None` when there is none, and on a CPU. Called from other
     /// threads than those that own networks.
     fn longest_device_call(&self) -> Option<Duration> {
+        None
+    }
+    /// Returns the GPU of the models for other work, once they have opened it; `None` on a CPU. A caller keeps it: once it is
+    /// lost it stays so.
+    fn lend_gpu(&self) -> Option<Arc<dyn Gpu>> {
         None
     }
     /// Returns the models by their roles, for reports to operators; empty where they have none.

@@ -31,5 +31,5 @@ pub use crate::pipeline::Pipeline;
 pub use crate::probe::error::ProbeServiceError;
 pub use crate::probe::extractor::ProbeFace;
 pub use crate::probe::service::{ProbeService, ProbeSettings, ProbeTurn};
-pub use crate::probe::supervisor::ProbeStatus;
+pub use crate::probe::state::ProbeStatus;
 pub use crate::settings::{DEVICE_CALL_LIMIT, Limits, PipelineDependencies, PipelineSettings, ThreadCounts};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use photofinish_api::context::SeatLimits;
 use photofinish_console::Files;
 use photofinish_models::factory::ZooModels;
-use photofinish_models::onnx::runtime::Runtime;
+use photofinish_models::onnx::runtime::{NetworkDevice, Runtime};
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::model::photo::CountMismatch;
 use photofinish_store::{Store, StoreError};
@@ -43,8 +43,9 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
             findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
         ModelKind::Zoo => {
-            findings.extend([check_runtime_library(config), check_models(config)]);
-            findings.extend(check_device(config));
+            let runtime = models::open_runtime(config);
+            findings.extend([check_runtime_library(config, runtime.as_ref().ok()), check_models(config)]);
+            findings.extend(check_device(config, runtime));
         }
     }
     findings.extend(run::block_on(check_store(config))?);
@@ -101,8 +102,12 @@ fn describe_heic(config: &Config) -> Finding {
     Finding { component: "heic photos", state: Ok(state.to_owned()) }
 }
 
-fn check_runtime_library(config: &Config) -> Finding {
-    let state = onnxruntime::find_library(config.settings.models.onnxruntime.as_deref())
+/// Names the library of the device in use; where none can be used, that of the one demanded, else the CPU's.
+fn check_runtime_library(config: &Config, runtime: Option<&Runtime>) -> Finding {
+    let settings = &config.settings.models;
+    let device = runtime.map(Runtime::device).or_else(|| settings.device.demanded());
+    let device = device.unwrap_or(NetworkDevice::Cpu);
+    let state = onnxruntime::find_library(settings.onnxruntime.as_deref(), device)
         .map_err(|error| format!("{error:#}"))
         .and_then(|path| {
             let minor = photofinish_models::onnx::runtime::read_library_version(&path)
@@ -112,9 +117,9 @@ fn check_runtime_library(config: &Config) -> Finding {
     Finding { component: "onnx runtime", state }
 }
 
-/// Opens the device and the bib gate, then shows which library and precision computes each network on it, and how fast.
-fn check_device(config: &Config) -> Vec<Finding> {
-    let runtime = match models::open_runtime(config) {
+/// Shows the device and the bib gate, then which library and precision computes each network on it, and how fast.
+fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Finding> {
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
     };

@@ -2,7 +2,7 @@
 //! between settings. All problems are reported at once.
 //!
 //! The environment is read in two places: by clap, for the settings, and by [`ForeignVariables::read`], for variables that
-//! belong to clouds and to OpenTelemetry.
+//! belong to clouds, to OpenTelemetry and to NVIDIA's driver.
 
 mod api;
 mod console;
@@ -59,6 +59,8 @@ pub struct Config {
     /// `None`: the database is the queue.
     pub queue: Option<QueueSettings>,
     pub capacity: Capacity,
+    /// Where kernels are kept that are compiled for CUDA.
+    pub kernel_cache_dir: PathBuf,
     /// `None`: no traces are exported.
     pub traces: Option<TraceSettings>,
     texts: GivenTexts,
@@ -70,12 +72,17 @@ pub struct Config {
 pub struct ForeignVariables {
     cloud: Vec<(String, String)>,
     traces: Vec<(String, String)>,
+    driver_cache: Option<PathBuf>,
 }
 
 impl ForeignVariables {
-    /// Reads the variables of clouds and of OpenTelemetry.
+    /// Reads the variables of clouds, of OpenTelemetry and of NVIDIA's driver.
     pub fn read() -> Self {
-        Self { cloud: storage::cloud_variables(), traces: traces::trace_variables() }
+        Self {
+            cloud: storage::cloud_variables(),
+            traces: traces::trace_variables(),
+            driver_cache: models::driver_cache(),
+        }
     }
 }
 
@@ -109,6 +116,7 @@ impl Config {
             cloud: settings.storage.cloud(foreign.cloud),
             queue: None,
             capacity: settings.pipeline.capacity(),
+            kernel_cache_dir: models::kernel_cache_dir(foreign.driver_cache.as_deref(), data_dir),
             traces: traces::trace_settings(&foreign.traces, &mut problems),
             trace_variables: foreign.traces,
             settings,
@@ -209,8 +217,9 @@ pub mod tests {
         let owned = |variables: &[(&str, &str)]| {
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
-        Config::new(texts, ForeignVariables { cloud: owned(cloud), traces: owned(traces) })
-            .map_err(|error| error.downcast::<ConfigErrors>().unwrap())
+        let foreign =
+            ForeignVariables { cloud: owned(cloud), traces: owned(traces), ..ForeignVariables::default() };
+        Config::new(texts, foreign).map_err(|error| error.downcast::<ConfigErrors>().unwrap())
     }
 
     /// The problems of settings that cannot be used.

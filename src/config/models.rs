@@ -1,12 +1,16 @@
 //! Settings of the models that read the photos.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use photofinish_models::factory::BibGateChoice;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::tuning::PrecisionChoice;
 
 use super::parsers::Choice;
+use super::variables::read_variables;
+
+/// The folder in which NVIDIA's driver keeps what it has compiled.
+const DRIVER_CACHE: &str = "CUDA_CACHE_PATH";
 
 const KINDS: Choice<ModelKind> = Choice(&[
     ("zoo", ModelKind::Zoo),
@@ -55,7 +59,7 @@ pub struct ModelArguments {
     /// Which models read the photos; builds for tests have others
     #[arg(long, env = "PHOTOFINISH_MODELS", value_name = "KIND", default_value = "zoo", value_parser = KINDS)]
     pub models: ModelKind,
-    /// The ONNX Runtime library, libonnxruntime.so [default: searched beside the binary, in .photofinish/runtime and in /opt]
+    /// The ONNX Runtime library, libonnxruntime.so [default: one for each device, searched beside the binary, in .photofinish and in /opt]
     #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
     /// Device of the models; auto is CUDA, else a GPU with Vulkan, else the CPU
@@ -70,4 +74,31 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "small")]
     #[arg(value_parser = BIB_GATES)]
     pub bib_gate: BibGateChoice,
+}
+
+/// Reads where NVIDIA's driver keeps what it has compiled.
+pub fn driver_cache() -> Option<PathBuf> {
+    read_variables(|name| name == DRIVER_CACHE).pop().map(|(_, folder)| folder.into())
+}
+
+/// The folder of the kernels that are compiled for CUDA: beside that of the driver, which an operator puts on a volume;
+/// else in the data folder.
+pub fn kernel_cache_dir(driver_cache: Option<&Path>, data_dir: &Path) -> PathBuf {
+    let beside = driver_cache.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    beside.map_or_else(|| data_dir.join("kernels"), |folder| folder.join("photofinish-kernels"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_kept_beside_what_the_driver_keeps_or_in_the_data_folder() {
+        let folder = |driver: Option<&str>| kernel_cache_dir(driver.map(Path::new), Path::new("/data"));
+        assert_eq!(folder(Some("/var/cache/cuda")), Path::new("/var/cache/photofinish-kernels"));
+        assert_eq!(folder(Some("/var/cache/cuda/")), Path::new("/var/cache/photofinish-kernels"));
+        for elsewhere in [None, Some(""), Some("cuda"), Some("/")] {
+            assert_eq!(folder(elsewhere), Path::new("/data/kernels"), "{elsewhere:?}");
+        }
+    }
 }

@@ -196,6 +196,11 @@ pub fn megabytes(text: &str) -> Result<u64, String> {
     integer(text, 1, MAX_INTEGER).map(|megabytes| megabytes * MEGABYTE)
 }
 
+/// Parses an amount of megabytes that may be none, into bytes.
+pub fn megabytes_or_none(text: &str) -> Result<u64, String> {
+    integer(text, 0, MAX_INTEGER).map(|megabytes| megabytes * MEGABYTE)
+}
+
 /// Parses the size of the largest photo, megabytes into bytes.
 pub fn photo_megabytes(text: &str) -> Result<u64, String> {
     integer(text, 1, MAX_PHOTO_MEGABYTES).map(|megabytes| megabytes * MEGABYTE)

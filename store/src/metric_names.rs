@@ -15,6 +15,10 @@ pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
 pub const FACE_INDEX_LOADS: &str = "photofinish_face_index_loads_total";
 /// Counter: albums evicted from the full face index.
 pub const FACE_INDEX_EVICTIONS: &str = "photofinish_face_index_evictions_total";
+/// Counter, label `outcome`: passes over albums on a GPU, and those that failed there and were made on the CPU.
+pub const FACE_DEVICE_PASSES: &str = "photofinish_face_device_passes_total";
+/// Gauge: bytes of albums on a GPU.
+pub const FACE_DEVICE_BYTES: &str = "photofinish_face_device_bytes";
 /// Counter: messages published to the work stream, without duplicates.
 pub const QUEUE_PUBLISHED: &str = "photofinish_queue_published_total";
 /// Counter: messages delivered again, because another worker has leased the photo or a worker died.
@@ -58,6 +62,8 @@ pub fn describe() {
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Size of the embeddings in the face index in bytes");
     metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded completely into the face index");
     metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums evicted from the full face index");
+    metrics::describe_counter!(FACE_DEVICE_PASSES, "Passes over albums on a GPU, by outcome");
+    metrics::describe_gauge!(FACE_DEVICE_BYTES, "Size of the albums on a GPU in bytes");
     metrics::describe_counter!(QUEUE_PUBLISHED, "Messages published to the work stream");
     metrics::describe_counter!(QUEUE_REDELIVERED, "Redelivered messages of the work stream");
     metrics::describe_counter!(QUEUE_PUBLISH_ERRORS, "Failed rounds of the outbox");

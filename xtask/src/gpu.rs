@@ -3,18 +3,22 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use crate::checks;
 use crate::layout::Layout;
 use crate::process::{capture_output, cargo, run_visibly};
-use crate::report::print_heading;
+use crate::report::{print_heading, print_note};
 use crate::setup::cuda::{self, CudaVersion};
 use crate::setup::{self, SetupArguments, gpu_tools};
 
 /// Where Linux has the devices of GPUs with a driver for graphics.
 const GRAPHICS_DEVICES: &str = "/dev/dri";
+
+/// Tells the comparison when the command began, in seconds since 1970.
+const BEGAN: &str = "GPU_CHECK_BEGAN";
 
 /// A GPU and the version of its driver.
 struct Gpu {
@@ -30,18 +34,24 @@ pub struct GpuCheckArguments {
     device: String,
     #[command(flatten)]
     setup: SetupArguments,
-    /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --write
+    /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --photos-for-memory N,
+    /// --write
     #[arg(last = true)]
     passed: Vec<String>,
 }
 
 /// Checks the device.
 pub fn check(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
-    if arguments.device == "cuda" { check_cuda(layout, arguments) } else { check_vulkan(layout, arguments) }
+    let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+    if arguments.device == "cuda" {
+        check_cuda(layout, arguments, &began)
+    } else {
+        check_vulkan(layout, arguments, &began)
+    }
 }
 
 /// Runs the comparison on Vulkan, with the driver of this machine or else Mesa's software.
-fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments, began: &str) -> anyhow::Result<()> {
     let ready = setup::run(layout, &arguments.setup)?;
     setup::install_vulkan(layout)?;
     setup::install_sample_event(layout)?;
@@ -53,11 +63,12 @@ fn check_vulkan(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Resul
         gpu_tools::set_variables(layout, &mut command);
         command.env("LD_LIBRARY_PATH", gpu_tools::vulkan_folder(layout));
     }
+    command.env(BEGAN, began);
     run_visibly(command.args(["gpu-check", "--device", "wgpu"]).args(&arguments.passed))
 }
 
 /// Installs CUDA and runs the comparison of the bench crate, where there is a GPU.
-fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<()> {
+fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments, began: &str) -> anyhow::Result<()> {
     let Some(gpu) = find_gpu() else {
         println!(
             "There is no GPU on this machine (no NVIDIA driver was found), so there is nothing to check.\n\
@@ -67,18 +78,37 @@ fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments) -> anyhow::Result<
     };
     println!("GPU: {}, driver {}", gpu.name, gpu.driver);
     let ready = setup::run(layout, &arguments.setup)?;
-    let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
-    let runtime = cuda::install(layout, CudaVersion::for_driver(major))?;
+    let library = cuda::install(layout, gpu.cuda())?;
     setup::install_sample_event(layout)?;
-    let ready = ready.with_runtime(runtime.library);
+    let ready = ready.with_runtime(library);
     checks::build_service(layout)?;
     print_heading("CUDA compared with the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.set_variables(&mut command);
-    let libraries: Vec<String> =
-        runtime.library_folders.iter().map(|folder| folder.display().to_string()).collect();
-    command.arg("gpu-check").args(&arguments.passed);
-    run_visibly(command.env("LD_LIBRARY_PATH", libraries.join(":")))
+    run_visibly(command.arg("gpu-check").args(&arguments.passed).env(BEGAN, began))
+}
+
+/// The version of CUDA for the driver of this machine; the newest where there is no driver, as for an image.
+pub fn choose_cuda() -> CudaVersion {
+    match find_gpu() {
+        Some(gpu) => {
+            let version = gpu.cuda();
+            print_note(&format!("{}, driver {}: CUDA {version}", gpu.name, gpu.driver));
+            version
+        }
+        None => {
+            print_note("no NVIDIA driver on this machine: CUDA 13, which needs driver 580 or newer");
+            CudaVersion::Thirteen
+        }
+    }
+}
+
+impl Gpu {
+    /// The version of CUDA that its driver runs.
+    fn cuda(&self) -> CudaVersion {
+        let major = self.driver.split('.').next().and_then(|part| part.parse().ok());
+        CudaVersion::for_driver(major.unwrap_or(0))
+    }
 }
 
 /// Finds the first GPU with `nvidia-smi`, else by the files of a driver.
@@ -116,5 +146,14 @@ mod tests {
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23 2025\nGCC version: 12\n";
         assert_eq!(parse_driver_version(text).as_deref(), Some("570.86.15"));
         assert_eq!(parse_driver_version(""), None);
+    }
+
+    #[test]
+    fn the_version_of_cuda_follows_from_the_driver() {
+        let cuda = |driver: &str| Gpu { name: "an NVIDIA GPU".into(), driver: driver.into() }.cuda();
+        assert_eq!(cuda("580.65.06"), CudaVersion::Thirteen);
+        assert_eq!(cuda("570.86.15"), CudaVersion::Twelve);
+        // CUDA 12 runs on newer drivers too.
+        assert_eq!(cuda("unknown"), CudaVersion::Twelve);
     }
 }

@@ -28,9 +28,10 @@ enum Command {
         /// Also fetch what the tests and the sample event need
         #[arg(long)]
         all: bool,
-        /// Also fetch ONNX Runtime with CUDA for a GPU image: 13 for drivers from 580 on, 12 for older ones
+        /// Also fetch ONNX Runtime with CUDA: 13 for drivers from 580 on, 12 for older ones; without a version the one for
+        /// the driver of this machine, or 13 where there is none
         #[arg(long, value_enum, value_name = "VERSION")]
-        cuda: Option<CudaVersion>,
+        cuda: Option<Option<CudaVersion>>,
         /// Also fetch ONNX Runtime for GPUs with Vulkan, and Mesa's software Vulkan, on which GPU code is tested without one
         #[arg(long)]
         wgpu: bool,
@@ -86,8 +87,8 @@ fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Setup { all, cuda, wgpu, cuda_check, setup: arguments } => {
             setup::run(&layout, &arguments)?;
-            if let Some(cuda) = cuda {
-                setup::install_gpu_image_libraries(&layout, cuda)?;
+            if let Some(version) = cuda {
+                setup::cuda::install(&layout, version.unwrap_or_else(gpu::choose_cuda))?;
             }
             if wgpu {
                 setup::install_vulkan(&layout)?;
@@ -108,5 +109,28 @@ fn main() -> anyhow::Result<()> {
         Command::Fuzz(FuzzArguments { sanitizers: true, .. }) => sanitizers::run(&layout),
         Command::Fuzz(arguments) => checks::run_fuzzer(&layout, &arguments.passed.arguments),
         Command::Cluster(passed) => checks::run_soak(&layout, &["cluster"], &passed.arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_cuda(arguments: &[&str]) -> Option<Option<CudaVersion>> {
+        let arguments = [&["cargo xtask", "setup"], arguments].concat();
+        match Command::try_parse_from(arguments).unwrap() {
+            Command::Setup { cuda, .. } => cuda,
+            _ => panic!("the command is setup"),
+        }
+    }
+
+    #[test]
+    fn the_version_of_cuda_may_be_left_out() {
+        assert_eq!(parse_cuda(&[]), None);
+        assert_eq!(parse_cuda(&["--cuda"]), Some(None));
+        assert_eq!(parse_cuda(&["--cuda", "--wgpu"]), Some(None));
+        assert_eq!(parse_cuda(&["--cuda", "12"]), Some(Some(CudaVersion::Twelve)));
+        assert_eq!(parse_cuda(&["--wgpu", "--cuda", "13"]), Some(Some(CudaVersion::Thirteen)));
+        assert!(Command::try_parse_from(["cargo xtask", "setup", "--cuda", "11"]).is_err());
     }
 }

@@ -3,56 +3,31 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use photofinish_kernels::batch::{characters, downscale, faces, letterbox, text_map, top_k, warp};
+use photofinish_kernels::batch::{characters, downscale, faces, letterbox, near, text_map, top_k, warp};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::{Point, Quad};
-use photofinish_kernels::gpu::{self, Buffer, Gpu, GpuError, Program};
-use photofinish_kernels::image::frame::{Picture, Size};
+use photofinish_kernels::gpu::{self, CudaFolders, Gpu, GpuError};
+use photofinish_kernels::image::frame::Size;
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Tensor};
+use photofinish_kernels::quantised::judge;
 use photofinish_kernels::regions::{DbParameters, ProbabilityMap};
 use photofinish_kernels::warp::align::Template;
 
 use super::CheckedDevice;
-use crate::photos::random::SplitMix;
-use crate::report::Table;
+use super::copies::{Call, CopyRates, fastest};
+use super::kernel_inputs::{
+    CANVAS, CLASSES, COLUMNS, COMPONENTS, FRAME, Inputs, PHOTOS, PROBES, STRIDES, TORSO, VECTORS, half_to_f64,
+};
 use crate::report::goals::Goal;
+use crate::report::{Report, Table};
 
-/// Photos of a call, and their size: working frames.
-const PHOTOS: usize = 4;
-const FRAME: Size = Size { width: 2048, height: 1365 };
-/// The input of the face detector for such a frame.
-const CANVAS: Size = Size { width: 640, height: 448 };
 const THUMBNAIL: Size = Size { width: 256, height: 171 };
-/// Faces and texts of each photo.
-const ITEMS: usize = 4;
 const STRIP: Size = Size { width: 160, height: 48 };
-/// The canvas of a torso.
-const TORSO: Size = Size { width: 256, height: 384 };
-/// Columns and classes of a strip that is recognised.
-const COLUMNS: usize = 20;
-const CLASSES: usize = 63;
-/// Vectors of an album, their components, and what is searched.
-const VECTORS: usize = 20_000;
-const COMPONENTS: usize = 256;
-const PROBES: usize = 16;
 const BEST: usize = 100;
-
-/// Calls of which the fastest counts; the first one compiles.
-const CALLS: usize = 5;
-
-/// Bytes that are copied to and from the device to measure the rate of copies.
-const COPIED_BYTES: usize = 32 << 20;
-
-/// What a call read and wrote.
-struct Call {
-    /// As numbers, to be compared.
-    written: Vec<f32>,
-    /// Bytes that are copied for it, in both directions.
-    copied: usize,
-}
+/// The least score of a row; that of random vectors of this length is off by .06.
+const NEAR: f32 = 0.1;
 
 /// A kernel with its tolerance: the largest difference of a number that it writes.
 struct Checked {
@@ -63,7 +38,7 @@ struct Checked {
 
 /// One level of a pixel where a device fuses products and sums, elsewhere the error of an exponential or of a sum, in pixels or
 /// as a share.
-const KERNELS: [Checked; 8] = [
+const KERNELS: [Checked; 10] = [
     Checked { name: "letterbox", run: run_letterbox, tolerance: 1.0 },
     Checked { name: "downscale", run: run_downscale, tolerance: 1.0 },
     Checked { name: "faces aligned", run: run_align, tolerance: 1.0 },
@@ -71,20 +46,11 @@ const KERNELS: [Checked; 8] = [
     Checked { name: "faces decoded", run: run_faces, tolerance: 0.05 },
     Checked { name: "text maps", run: run_text_maps, tolerance: 1e-3 },
     Checked { name: "characters", run: run_characters, tolerance: 0.0 },
-    Checked { name: "top k of vectors", run: run_top_k, tolerance: 0.0 },
+    Checked { name: "top k of vectors, i8", run: run_top_k, tolerance: 0.0 },
+    // A score within the operation's own 1e-5, and of two rows that differ by less, either.
+    Checked { name: "top k of vectors, f16", run: run_top_k_of_halves, tolerance: 2e-5 },
+    Checked { name: "rows near probes", run: run_near, tolerance: 0.0 },
 ];
-
-/// What all kernels are given.
-struct Inputs {
-    photos: Vec<Picture>,
-    /// Outputs of the face detector: classes, objects, boxes and landmarks of each stride.
-    levels: Vec<[Vec<f32>; 4]>,
-    maps: Vec<Vec<f32>>,
-    probabilities: Vec<f32>,
-    vectors: Vec<i8>,
-}
-
-const STRIDES: [u32; 3] = [8, 16, 32];
 
 /// Opens the device; software in the place of a GPU too.
 ///
@@ -92,37 +58,39 @@ const STRIDES: [u32; 3] = [8, 16, 32];
 /// When there is none.
 pub fn open(device: CheckedDevice, library: &Path) -> anyhow::Result<Arc<dyn Gpu>> {
     let opened = match device {
-        // The compiler is beside the library in images, else on the search path.
-        CheckedDevice::Cuda => gpu::open_cuda(0, library.parent()).or_else(|_| gpu::open_cuda(0, None)),
+        // The compiler is beside the library where set-up put both, else on the search path.
+        CheckedDevice::Cuda => {
+            let beside = CudaFolders { compiler: library.parent().map(Path::to_path_buf), cache: None };
+            gpu::open_cuda(0, &beside).or_else(|_| gpu::open_cuda(0, &CudaFolders::default()))
+        }
         CheckedDevice::Wgpu => gpu::open_vulkan(true),
     };
     opened.context("opening the device of the kernels")
 }
 
-/// Runs each kernel on both; returns its table and the goals.
+/// Measures copies, and runs each kernel on both; reports all.
 ///
 /// # Errors
 /// When the device fails.
-pub fn check(gpu: &Arc<dyn Gpu>) -> anyhow::Result<(Table, Vec<Goal>)> {
-    let rate = measure_copies(gpu)?;
+pub fn check(gpu: &Arc<dyn Gpu>, report: &mut Report) -> anyhow::Result<()> {
+    let rates = CopyRates::measure(gpu)?;
+    report.tables.push(rates.to_table());
     let caption = format!(
-        "Kernels on {PHOTOS} frames of {} x {}, on {}: a call with its copies, beside the time of the copies alone at the \
-         {:.1} GB/s that this device copies in both directions together",
+        "Kernels on {PHOTOS} frames of {} x {}, on {}: a call with its copies, beside the time that the copies alone take at \
+         the rates above",
         FRAME.width,
         FRAME.height,
-        gpu.name(),
-        rate / 1e9
+        gpu.name()
     );
     let columns =
         ["kernel", "largest difference", "CPU ms", "device ms", "copies alone ms", "times the copies"];
     let mut table = Table::new(&caption, &columns);
-    let mut goals = Vec::new();
     let inputs = Inputs::draw()?;
     for Checked { name, run, tolerance } in KERNELS {
         let (expected, on_cpu) = fastest(|| run(&Device::Cpu, &inputs))?;
         let (found, on_device) = fastest(|| run(&Device::Gpu(Arc::clone(gpu)), &inputs))?;
         let difference = largest_difference(&expected.written, &found.written);
-        let copies = found.copied as f64 / rate;
+        let copies = rates.time_of(&found);
         let milliseconds = |seconds: f64| format!("{:.2}", seconds * 1e3);
         table.add_row([
             name.to_owned(),
@@ -132,9 +100,10 @@ pub fn check(gpu: &Arc<dyn Gpu>) -> anyhow::Result<(Table, Vec<Goal>)> {
             milliseconds(copies),
             format!("{:.1}", on_device.as_secs_f64() / copies),
         ]);
-        goals.push(Goal::at_most(&format!("largest difference of {name}"), difference, tolerance));
+        report.goals.push(Goal::at_most(&format!("largest difference of {name}"), difference, tolerance));
     }
-    Ok((table, goals))
+    report.tables.push(table);
+    Ok(())
 }
 
 /// Infinite where one wrote more than the other.
@@ -143,29 +112,6 @@ fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
         return f64::INFINITY;
     }
     expected.iter().zip(found).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
-}
-
-/// Bytes per second that the device copies, of memory that is not pinned.
-fn measure_copies(gpu: &Arc<dyn Gpu>) -> anyhow::Result<f64> {
-    let bytes = vec![1_u8; COPIED_BYTES.min(gpu.max_buffer_bytes())];
-    let copy = || {
-        let mut program = Program::default();
-        program.buffers.push(Buffer::Input(bytes.as_slice().into()));
-        program.buffers.push(Buffer::Output(bytes.len()));
-        gpu.run(&program)
-    };
-    let (_, time) = fastest(copy)?;
-    Ok(2.0 * bytes.len() as f64 / time.as_secs_f64())
-}
-
-fn fastest<T>(run: impl Fn() -> Result<T, GpuError>) -> anyhow::Result<(T, Duration)> {
-    let mut result = (run()?, Duration::MAX);
-    for _ in 0..CALLS {
-        let start = Instant::now();
-        let found = run()?;
-        result = (found, result.1.min(start.elapsed()));
-    }
-    Ok(result)
 }
 
 fn run_letterbox(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
@@ -238,8 +184,8 @@ fn run_faces(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
     let found = faces::find_all(device, &detections)?;
     let values = |face: &faces::FoundFace| [face.rect.left, face.rect.top, face.rect.right, face.rect.bottom];
     let written: Vec<f32> = found.iter().flatten().flat_map(values).collect();
-    let copied = inputs.levels.iter().flatten().map(Vec::len).sum::<usize>() * 4 + written.len() * 4;
-    Ok(Call { written, copied })
+    let to_device = inputs.levels.iter().flatten().map(Vec::len).sum::<usize>() * 4;
+    Ok(Call { to_device, from_device: written.len() * 4, written })
 }
 
 fn run_text_maps(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
@@ -263,8 +209,9 @@ fn run_text_maps(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
     };
     let written: Vec<f32> = found.iter().flat_map(values).collect();
     // The maps go there twice: for the binary maps, and for the scores of the boxes.
-    let copied = 2 * 4 * inputs.maps.iter().map(Vec::len).sum::<usize>();
-    Ok(Call { written, copied })
+    let to_device = 2 * 4 * inputs.maps.iter().map(Vec::len).sum::<usize>();
+    // What is text, a bit a pixel.
+    Ok(Call { to_device, from_device: to_device / (2 * 4 * 8), written })
 }
 
 fn run_characters(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
@@ -273,7 +220,7 @@ fn run_characters(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
     let found = characters::decode_all(device, &strips)?;
     let values = |found: &characters::Character| [found.class as f32, found.probability];
     let written: Vec<f32> = found.iter().flatten().flat_map(values).collect();
-    Ok(Call { copied: inputs.probabilities.len() * 4 + written.len() * 4, written })
+    Ok(Call { to_device: inputs.probabilities.len() * 4, from_device: written.len() * 4, written })
 }
 
 fn run_top_k(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
@@ -285,61 +232,50 @@ fn run_top_k(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
     let found = top_k::search(&album, &probes, BEST)?;
     let values = |found: &top_k::Found| [found.row as f32, found.score];
     let written: Vec<f32> = found.iter().flatten().flat_map(values).collect();
-    Ok(Call { copied: inputs.vectors.len() + written.len() * 4, written })
+    Ok(Call { to_device: inputs.vectors.len(), from_device: written.len() * 4, written })
 }
 
-impl Inputs {
-    fn draw() -> anyhow::Result<Self> {
-        let mut random = SplitMix(7);
-        let mut numbers = |count: usize, most: f32| -> Vec<f32> {
-            (0..count).map(|_| (random.next() >> 40) as f32 / (1_u32 << 24) as f32 * most).collect()
-        };
-        let levels = STRIDES.map(|stride| {
-            let cells = PHOTOS * (CANVAS.width / stride * (CANVAS.height / stride)) as usize;
-            let scores =
-                |values: Vec<f32>| values.into_iter().map(|v| if v > 0.99 { v } else { 0.1 * v }).collect();
-            let classes: Vec<f32> = scores(numbers(cells, 1.0));
-            [classes, vec![0.9; cells], numbers(cells * 4, 1.5), numbers(cells * 10, 1.0)]
-        });
-        let maps = (0..PHOTOS * ITEMS).map(|map| draw_map(map, &numbers(TORSO.area(), 0.2)));
-        let maps = maps.collect();
-        let probabilities = numbers(PHOTOS * ITEMS * COLUMNS * CLASSES, 1.0);
-        let vectors = numbers(VECTORS * COMPONENTS, 255.0).into_iter().map(|value| (value - 127.5) as i8);
-        let vectors = vectors.collect();
-        let photos = (0..PHOTOS).map(draw_photo).collect::<anyhow::Result<_>>()?;
-        Ok(Self { photos, levels: levels.into(), maps, probabilities, vectors })
-    }
-
-    /// Each photo with the index of each of its items.
-    fn items(&self) -> impl Iterator<Item = (&Picture, usize)> {
-        self.photos.iter().flat_map(|photo| (0..ITEMS).map(move |item| (photo, item)))
-    }
-
-    /// A call that was given all photos; each number that it wrote has so many bytes.
-    fn call_on_photos(&self, written: Vec<f32>, bytes: usize) -> Call {
-        let photos: usize = self.photos.iter().map(|photo| photo.frame().pixels().len()).sum();
-        Call { copied: photos + written.len() * bytes, written }
-    }
+/// The candidates of a pass, which the processor judges: a device may find a few rows more, that are at a bound.
+fn run_near(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
+    let Inputs { rows, probes, .. } = inputs;
+    // It would stay for the next call.
+    rows.device_copy().clear();
+    let mut min_scores = [NEAR; PROBES];
+    let found = near::find(device, probes, &[rows], 0, &min_scores)?;
+    let mut written = Vec::new();
+    judge(probes, rows, found.list(0), &mut min_scores, |candidate| {
+        written.extend([candidate.probe as f32, candidate.row as f32, candidate.lower, candidate.upper]);
+        NEAR
+    });
+    Ok(Call { to_device: near::count_bytes(rows), from_device: VECTORS * PROBES / 8, written })
 }
 
-/// Noise over a gradient.
-fn draw_photo(seed: usize) -> anyhow::Result<Picture> {
-    let mut random = SplitMix(seed as u64);
-    let pixels = (0..FRAME.area() * 3)
-        .map(|index| ((index / 24_000) as u8 / 2).wrapping_add((random.next() >> 58) as u8));
-    Ok(Picture::new(pixels.collect(), FRAME.width, FRAME.height)?)
+/// By which vectors of halves are multiplied, so that their scores are about cosines.
+const HALVES_FACTOR: f32 = 0.15;
+
+fn run_top_k_of_halves(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
+    let factors = vec![HALVES_FACTOR; VECTORS];
+    let all = top_k::Vectors { components: top_k::Components::F16(&inputs.halves), factors: &factors };
+    let album = top_k::Album::new(device, &all, COMPONENTS)?;
+    let probes = top_k::Components::F16(&inputs.halves[..PROBES * COMPONENTS]);
+    let probes = top_k::Vectors { components: probes, factors: &factors[..PROBES] };
+    let found = top_k::search(&album, &probes, BEST)?;
+    let written = list_scores_of_halves(inputs, &found);
+    Ok(Call { to_device: 2 * inputs.halves.len(), from_device: written.len() * 4, written })
 }
 
-/// Two bars of text on noise.
-fn draw_map(index: usize, noise: &[f32]) -> Vec<f32> {
-    let width = TORSO.width as usize;
-    let is_text = |x: usize, y: usize| {
-        let bar = |top: usize| (top + x / 16..top + 30 + x / 16).contains(&y);
-        (20 + index..width - 40).contains(&x) && (bar(60) || bar(200 + index))
+/// Of rows whose scores differ by rounding alone, a device may return one or the other: so each score, and beside it the
+/// exact one of the row that was returned.
+fn list_scores_of_halves(inputs: &Inputs, found: &[Vec<top_k::Found>]) -> Vec<f32> {
+    let row = |index: usize| &inputs.halves[index * COMPONENTS..(index + 1) * COMPONENTS];
+    let exact = |probe: usize, found: &top_k::Found| {
+        let products = row(probe).iter().zip(row(found.row)).map(|(a, b)| half_to_f64(*a) * half_to_f64(*b));
+        (products.sum::<f64>() * f64::from(HALVES_FACTOR).powi(2)) as f32
     };
-    let value =
-        |(at, noise): (usize, &f32)| if is_text(at % width, at / width) { 0.7 + noise } else { *noise };
-    noise.iter().enumerate().map(value).collect()
+    let scores = |(probe, rows): (usize, &Vec<top_k::Found>)| {
+        rows.iter().flat_map(|found| [found.score, exact(probe, found)]).collect::<Vec<f32>>()
+    };
+    found.iter().enumerate().flat_map(scores).collect()
 }
 
 #[cfg(test)]
@@ -351,9 +287,24 @@ mod tests {
         let inputs = Inputs::draw().unwrap();
         for Checked { name, run, .. } in KERNELS {
             let call = run(&Device::Cpu, &inputs).unwrap();
-            assert!(call.written.len() > 16 && call.copied > call.written.len(), "{name}");
+            assert!(call.written.len() > 16 && call.to_device > 0 && call.from_device > 0, "{name}");
             assert!(call.written.iter().any(|value| *value != call.written[0]), "{name}: all the same");
         }
+    }
+
+    #[test]
+    fn a_wrong_row_of_halves_is_noticed_also_with_the_right_score() {
+        let inputs = Inputs::draw().unwrap();
+        let call = run_top_k_of_halves(&Device::Cpu, &inputs).unwrap();
+        assert_eq!(call.written.len(), PROBES * BEST * 2);
+        let differences = call.written.chunks_exact(2).map(|pair| f64::from((pair[0] - pair[1]).abs()));
+        assert!(differences.fold(0.0, f64::max) < 1e-5, "the scores are those of the rows");
+        // The most similar to a vector is itself.
+        let found = top_k::Found { row: 0, score: call.written[0] };
+        let right = list_scores_of_halves(&inputs, &[vec![found]]);
+        let wrong = list_scores_of_halves(&inputs, &[vec![top_k::Found { row: 1, ..found }]]);
+        assert!(largest_difference(&call.written[..2], &right) < 1e-5);
+        assert!(largest_difference(&right, &wrong) > 0.1);
     }
 
     #[test]

@@ -1,22 +1,27 @@
 //! One command for a machine with a GPU: compares kernels, networks and the whole pipeline on it with those on the CPU, and
 //! measures its speed, its load and its memory. With Vulkan, software in the place of a GPU is taken too, which checks this
-//! command.
+//! command. The report is kept in the state folder, also where a part fails.
 
 mod compare;
+mod copies;
+mod kernel_inputs;
 mod kernels;
 mod machine;
+mod memory;
 pub mod observe;
 mod pipeline;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use photofinish_tests::scenes::event;
 
 use self::compare::{Agreement, compare_found, compare_readings};
+use self::memory::MemoryReport;
 use self::observe::DeviceReadings;
-use self::pipeline::Speed;
+use self::pipeline::{Speed, Watch};
 use crate::paths::{InputPaths, state_dir};
 use crate::photos::enlarge::{enlarge, pick_evenly};
 use crate::photos::labels;
@@ -29,6 +34,15 @@ const DRAWN_PHOTOS: usize = 24;
 
 /// Different photos of a measurement of speed; more would take longer to make than the measurement takes.
 const ENLARGED_PHOTOS: usize = 8;
+
+/// How long the memory of the device is watched at each size of photos, unless a number of photos is asked for.
+const MEMORY_TIME: Duration = Duration::from_secs(60);
+
+/// The longest time of the whole command.
+const MAX_MINUTES: f64 = 10.0;
+
+/// Name of the report in the state folder, without the ending.
+const REPORT_NAME: &str = "gpu-check";
 
 /// A device that is compared with the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,6 +71,13 @@ pub struct GpuCheckOptions {
     /// Megapixels of these photos, for one measurement each.
     #[arg(long, value_delimiter = ',', default_values_t = [24.0, 2.0])]
     pub megapixels: Vec<f64>,
+    /// Photos over which the memory of the device is watched at each size; those of the speed are repeated until then. Without it
+    /// until a minute is over.
+    #[arg(long, value_name = "NUMBER")]
+    pub photos_for_memory: Option<usize>,
+    /// When the command began, in seconds since 1970: `cargo xtask gpu-check` sets up and builds before.
+    #[arg(long, env = "GPU_CHECK_BEGAN", hide = true)]
+    pub began: Option<u64>,
     /// Locations of the inputs.
     #[command(flatten)]
     pub paths: InputPaths,
@@ -74,10 +95,10 @@ impl CheckedDevice {
     }
 }
 
-/// Runs the check; returns `None` and prints a message when there is no GPU.
+/// Runs the check and keeps its report in the state folder; returns `None` and prints a message when there is no GPU.
 ///
 /// # Errors
-/// When the GPU cannot be used, or the photos or networks are not available.
+/// When the GPU cannot be used, or the photos or networks are not available; what is known until then is kept.
 pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
     if options.device == CheckedDevice::Cuda && !has_nvidia_device() {
         println!(
@@ -85,21 +106,37 @@ pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
         );
         return Ok(None);
     }
+    let device = options.device.name();
+    let mut report = Report::new(format!("gpu-{device}"), &format!("The device {device} beside the CPU"));
+    let mut times = PartTimes::begin(options.began);
+    let checked = check(options, &mut report, &mut times);
+    if let Err(error) = &checked {
+        report.notes.push(format!("The check ended early: {error:#}."));
+    }
+    times.report(&mut report);
+    let file = report.keep(&state_dir().join(REPORT_NAME))?;
+    eprintln!("The report is in {} and, as JSON, beside it.", file.display());
+    checked?;
+    Ok(Some(report))
+}
+
+fn check(options: &GpuCheckOptions, report: &mut Report, times: &mut PartTimes) -> anyhow::Result<()> {
+    report.versions.extend(machine::describe_gpu());
     let scratch = tempfile::tempdir()?;
     let sources = find_photos(options, scratch.path())?;
     let folder = copy_photos(&sources, &scratch.path().join("compared"))?;
-    let device = options.device.name();
-    let mut report = Report::new(format!("gpu-{device}"), &format!("The device {device} beside the CPU"));
     // The device first, so that an unusable one fails at once.
     let gpu = kernels::open(options.device, &options.paths.find_runtime()?)?;
-    report.versions.extend([gpu.name()].into_iter().chain(machine::describe_gpu()));
-    let (table, goals) = kernels::check(&gpu)?;
+    report.versions.push(gpu.name());
+    kernels::check(&gpu, report)?;
     drop(gpu);
-    report.tables.push(table);
-    report.goals.extend(goals);
-    compare_networks(options, &folder, scratch.path(), &mut report)?;
-    compare_pipelines(options, &folder, &mut report)?;
-    measure_speeds(options, &sources, scratch.path(), &mut report)?;
+    times.end_part("kernels");
+    compare_networks(options, &folder, scratch.path(), report)?;
+    times.end_part("networks");
+    compare_pipelines(options, &folder, report)?;
+    times.end_part("the whole pipeline, compared");
+    measure_speeds(options, &sources, scratch.path(), report)?;
+    times.end_part("speed and memory");
     report.notes.push(format!(
         "{} photos compared; {} a measurement of speed, {} of them different.",
         sources.len(),
@@ -107,7 +144,54 @@ pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
         sources.len().min(ENLARGED_PHOTOS)
     ));
     report.notes.push("Photos are decoded by the cores: nvJPEG is not built in.".into());
-    Ok(Some(report))
+    Ok(())
+}
+
+/// How long each part of the command took.
+struct PartTimes {
+    /// Set-up and builds, where this is the check of `cargo xtask`.
+    before: Option<Duration>,
+    began_at: Instant,
+    part_began_at: Instant,
+    parts: Vec<PartTime>,
+}
+
+struct PartTime {
+    part: &'static str,
+    time: Duration,
+}
+
+impl PartTimes {
+    /// Begins the first part; `began` is when the whole command did, in seconds since 1970.
+    fn begin(began: Option<u64>) -> Self {
+        let before = began.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        let before = before.and_then(|began| SystemTime::now().duration_since(began).ok());
+        let now = Instant::now();
+        Self { before, began_at: now, part_began_at: now, parts: Vec::new() }
+    }
+
+    /// Ends a part and begins the next.
+    fn end_part(&mut self, part: &'static str) {
+        let now = Instant::now();
+        self.parts.push(PartTime { part, time: now - self.part_began_at });
+        self.part_began_at = now;
+    }
+
+    /// Adds the table and the goal.
+    fn report(&self, report: &mut Report) {
+        let mut table = Table::new("How long the check took", &["part", "s"]);
+        let before = self.before.map(|time| PartTime { part: "set-up and builds", time });
+        for PartTime { part, time } in before.iter().chain(&self.parts) {
+            table.add_row([(*part).to_owned(), format!("{:.0}", time.as_secs_f64())]);
+        }
+        report.tables.push(table);
+        let all = self.before.unwrap_or_default() + self.began_at.elapsed();
+        report.goals.push(Goal::at_most(
+            "minutes of the whole command",
+            all.as_secs_f64() / 60.0,
+            MAX_MINUTES,
+        ));
+    }
 }
 
 /// The photos of the options, else labelled ones, else drawn ones.
@@ -174,37 +258,68 @@ fn compare_pipelines(options: &GpuCheckOptions, folder: &Path, report: &mut Repo
     Ok(())
 }
 
-/// Measures the service on both devices at each size of photos.
+/// What measurements of speed fill.
+struct SpeedTables {
+    rates: Table,
+    stages: Table,
+    memory: Table,
+}
+
+impl SpeedTables {
+    fn new() -> Self {
+        let columns = ["device", "photos", "what", "fetch", "decode", "resize", "detect", "embed", "read"];
+        let caption = "Stages: threads that were busy, and photos of a batch, on average";
+        let stages = Table::new(caption, &columns);
+        let columns = ["device and photos", "memory of", "1st quarter, MB", "2nd", "3rd", "4th"];
+        let memory = Table::new("Memory over the time of a run, whose photos are repeated", &columns);
+        let rates = Table::new("The whole service", &["device", "photos", "photos/s", "CPU ms/photo"]);
+        Self { rates, stages, memory }
+    }
+}
+
+/// Measures the service on both devices at each size of photos, and reports what was measured if one fails.
 fn measure_speeds(
     options: &GpuCheckOptions,
     sources: &[PathBuf],
     scratch: &Path,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let mut rates = Table::new("The whole service", &["device", "photos", "photos/s", "CPU ms/photo"]);
-    let columns = ["device", "photos", "what", "fetch", "decode", "resize", "detect", "embed", "read"];
-    let caption = "Stages: threads that were busy, and photos of a batch, on average";
-    let mut stages = Table::new(caption, &columns);
-    let columns = ["device and photos", "memory of", "1st quarter, MB", "2nd", "3rd", "4th"];
-    let mut memory = Table::new("Memory over the time of a run", &columns);
-    for megapixels in &options.megapixels {
+    let mut tables = SpeedTables::new();
+    let measured = options.megapixels.iter().try_for_each(|megapixels| {
         let folder = enlarge_photos(sources, *megapixels, &scratch.join(format!("{megapixels}")))?;
-        let files = list_jpegs(&folder)?;
-        let files: Vec<String> = files.iter().cycle().take(options.speed_photos.max(1)).cloned().collect();
-        for device in [options.device.name(), "cpu"] {
-            let speed = pipeline::measure(&options.paths, device, &folder, &files)?;
-            let names = [device.to_owned(), format!("{megapixels} MP")];
-            let cpu = speed.cpu.as_secs_f64() * 1e3;
-            rates.add_row(names.iter().cloned().chain([format!("{:.1}", speed.rate), format!("{cpu:.1}")]));
-            add_stages(&names, &speed, &mut stages);
-            speed.report_memory(&names.join(", "), &mut memory, &mut report.goals);
-        }
-    }
+        measure_size(options, *megapixels, &folder, &mut tables, &mut report.goals)
+    });
+    let SpeedTables { rates, stages, memory } = tables;
     report.tables.extend([rates, stages]);
     if memory.rows.is_empty() {
         report.notes.push("The runs were too short to show memory over time.".into());
     } else {
         report.tables.push(memory);
+    }
+    measured
+}
+
+fn measure_size(
+    options: &GpuCheckOptions,
+    megapixels: f64,
+    folder: &Path,
+    tables: &mut SpeedTables,
+    goals: &mut Vec<Goal>,
+) -> anyhow::Result<()> {
+    let least = options.photos_for_memory.map_or(Watch::Time(MEMORY_TIME), Watch::Photos);
+    let files = list_jpegs(folder)?;
+    let files: Vec<String> = files.iter().cycle().take(options.speed_photos.max(1)).cloned().collect();
+    for (device, watch) in [(options.device.name(), least), ("cpu", Watch::Run)] {
+        let speed = pipeline::measure(&options.paths, device, folder, &files, watch)?;
+        let names = [device.to_owned(), format!("{megapixels} MP")];
+        let cpu = speed.cpu.as_secs_f64() * 1e3;
+        let figures = [format!("{:.1}", speed.rate), format!("{cpu:.1}")];
+        tables.rates.add_row(names.iter().cloned().chain(figures));
+        add_stages(&names, &speed, &mut tables.stages);
+        if watch != Watch::Run {
+            let name = format!("{}, {} photos", names.join(", "), speed.watched_photos);
+            speed.memory.report(&name, MemoryReport { table: &mut tables.memory, goals: &mut *goals });
+        }
     }
     Ok(())
 }
@@ -266,6 +381,21 @@ fn build_goals(what: &str, agreement: &Agreement) -> [Goal; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_the_whole_command_has_what_was_before_it() {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - Duration::from_secs(660);
+        let mut times = PartTimes::begin(Some(began.as_secs()));
+        times.end_part("kernels");
+        let mut report = Report::new("gpu-test", "Test");
+        times.report(&mut report);
+        let parts: Vec<&str> = report.tables[0].rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(parts, ["set-up and builds", "kernels"]);
+        assert!(report.goals[0].figure >= 11.0 && !report.goals[0].is_met(), "{:?}", report.goals);
+        let mut alone = Report::new("gpu-test", "Test");
+        PartTimes::begin(None).report(&mut alone);
+        assert!(alone.goals[0].is_met() && alone.tables[0].rows.is_empty());
+    }
 
     #[test]
     fn photos_for_the_speed_have_the_size_that_is_asked_for() {

@@ -1,8 +1,7 @@
-//! The whole service on a device: what it finds in photos, how fast it is, how busy its stages are, and its memory over the
-//! time of a run.
+//! The whole service on a device: what it finds in photos, how fast it is, how busy its stages are, and its memory while it
+//! works.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,12 +10,10 @@ use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::photo::{DetectedFace, DetectedText};
 use photofinish_store::{Store, StoreSettings};
 
-use super::machine::read_device_memory;
+use super::memory::{self, MemoryCourse};
 use crate::paths::InputPaths;
 use crate::process;
 use crate::prometheus::sum_metric_by_label;
-use crate::report::Table;
-use crate::report::goals::Goal;
 use crate::service::album::UploadedAlbum;
 use crate::service::{Service, Setup};
 
@@ -27,15 +24,6 @@ const STAGES: [&str; 6] = ["fetch", "decode", "resize", "detect", "embed", "read
 const BUSY: &str = "photofinish_stage_busy_seconds_total";
 const BATCH_SUM: &str = "photofinish_stage_batch_size_sum";
 const BATCH_COUNT: &str = "photofinish_stage_batch_size_count";
-
-/// Pause between two samples of the memory.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Samples from which on the course of the memory is judged: two a quarter of the run.
-const MIN_SAMPLES: usize = 8;
-
-/// How much more memory the last quarter of a run may use than the second: the first one fills the pipeline.
-const MAX_GROWTH: f64 = 1.1;
 
 /// What the service found in a photo.
 pub struct Found {
@@ -55,15 +43,31 @@ pub struct Speed {
     pub busy: Vec<(&'static str, f64)>,
     /// Photos of each batch of a stage, on average.
     pub batches: Vec<(&'static str, f64)>,
-    memory: Vec<Sample>,
+    /// Memory over the run and the rounds after it, together so many photos.
+    pub memory: MemoryCourse,
+    /// See [`Self::memory`].
+    pub watched_photos: usize,
 }
 
-/// Memory at a moment, in bytes.
-#[derive(Clone, Copy)]
-struct Sample {
-    resident: u64,
-    /// `None` where nothing says it.
-    device: Option<u64>,
+/// How long the memory is watched: the photos of a run are processed again until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// For the run alone.
+    Run,
+    /// For so long at least.
+    Time(Duration),
+    /// For so many photos at least.
+    Photos(usize),
+}
+
+impl Watch {
+    fn is_over(self, elapsed: Duration, photos: usize) -> bool {
+        match self {
+            Self::Run => true,
+            Self::Time(least) => elapsed >= least,
+            Self::Photos(least) => photos >= least,
+        }
+    }
 }
 
 fn start(paths: &InputPaths, device: &str) -> anyhow::Result<Service> {
@@ -99,117 +103,80 @@ async fn read_detections(folder: &Path, album: &UploadedAlbum) -> anyhow::Result
     Ok(found)
 }
 
-/// Processes the files on a device and measures it.
+/// Processes the files on a device and measures it, and then again and again until the memory was watched for long enough.
 ///
 /// # Errors
 /// As [`find`].
-pub fn measure(paths: &InputPaths, device: &str, folder: &Path, files: &[String]) -> anyhow::Result<Speed> {
+pub fn measure(
+    paths: &InputPaths,
+    device: &str,
+    folder: &Path,
+    files: &[String],
+    watch: Watch,
+) -> anyhow::Result<Speed> {
     let service = start(paths, device)?;
     let client = service.client();
     // The first photos prepare networks for their shapes.
     UploadedAlbum::ingest(client, None, folder, &files[..files.len().min(4)])?;
     let album = UploadedAlbum::upload(client, None, folder, files)?;
+    let start = Instant::now();
+    let work = || {
+        let mut speed = process_once(&service, &album)?;
+        while !watch.is_over(start.elapsed(), speed.watched_photos) {
+            album.reprocess(client)?;
+            check_progress(&service, &album)?;
+            speed.watched_photos += files.len();
+        }
+        anyhow::Ok(speed)
+    };
+    let (speed, memory) = memory::watch(service.pid(), work);
+    let context = || format!("on {device}; the end of its log:\n{}", service.log_tail());
+    Ok(Speed { memory, ..speed.with_context(context)? })
+}
+
+/// Processes the photos of an album that are uploaded; without its memory.
+fn process_once(service: &Service, album: &UploadedAlbum) -> anyhow::Result<Speed> {
     let page_before = service.read_metrics()?;
     let pid = service.pid();
     let (clock, cpu_before) = (Instant::now(), process::process_tree_cpu(pid)?);
-    let has_ended = AtomicBool::new(false);
-    let (progress, memory) = std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| sample_memory(pid, &has_ended));
-        let progress = album.confirm_all(client).and_then(|()| album.wait_until_idle(client));
-        has_ended.store(true, Ordering::Release);
-        (progress, sampler.join())
-    });
-    let (progress, seconds) = (progress?, clock.elapsed().as_secs_f64());
-    anyhow::ensure!(
-        progress.failed == 0,
-        "{} photos failed on {device}:\n{}",
-        progress.failed,
-        service.log_tail()
-    );
+    album.confirm_all(service.client())?;
+    check_progress(service, album)?;
+    let seconds = clock.elapsed().as_secs_f64();
     let cpu = process::process_tree_cpu(pid)? - cpu_before;
     let page = service.read_metrics()?;
     let gained = |metric: &str, stage: &str| {
         let of = |page: &str| sum_metric_by_label(page, metric, "stage").get(stage).copied().unwrap_or(0.0);
         of(&page) - of(&page_before)
     };
+    let photos = album.photos.len();
     Ok(Speed {
-        rate: files.len() as f64 / seconds,
-        cpu: cpu / u32::try_from(files.len()).unwrap_or(u32::MAX),
+        rate: photos as f64 / seconds,
+        cpu: cpu / u32::try_from(photos).unwrap_or(u32::MAX).max(1),
         busy: STAGES.map(|stage| (stage, gained(BUSY, stage) / seconds)).to_vec(),
         batches: STAGES.map(|stage| (stage, gained(BATCH_SUM, stage) / gained(BATCH_COUNT, stage))).to_vec(),
-        memory: memory.unwrap_or_default(),
+        memory: MemoryCourse::default(),
+        watched_photos: photos,
     })
 }
 
-fn sample_memory(pid: u32, has_ended: &AtomicBool) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    while !has_ended.load(Ordering::Acquire) {
-        if let Ok(memory) = process::read_memory(pid) {
-            samples.push(Sample { resident: memory.resident, device: read_device_memory() });
-        }
-        std::thread::sleep(SAMPLE_INTERVAL);
-    }
-    samples
-}
-
-impl Speed {
-    /// The means of the quarters of the run, in megabytes: of the process, and of the device where it is known.
-    fn quarters(&self) -> Option<[(f64, Option<f64>); 4]> {
-        if self.memory.len() < MIN_SAMPLES {
-            return None;
-        }
-        let mean = |values: Vec<u64>| values.iter().sum::<u64>() as f64 / values.len() as f64 / 1e6;
-        Some([0, 1, 2, 3].map(|quarter| {
-            let length = self.memory.len();
-            let part = &self.memory[quarter * length / 4..(quarter + 1) * length / 4];
-            let device: Option<Vec<u64>> = part.iter().map(|sample| sample.device).collect();
-            (mean(part.iter().map(|sample| sample.resident).collect()), device.map(mean))
-        }))
-    }
-
-    /// Adds what is known of the memory over time; nothing where the run was too short.
-    pub fn report_memory(&self, name: &str, table: &mut Table, goals: &mut Vec<Goal>) {
-        let Some(quarters) = self.quarters() else { return };
-        let megabytes =
-            |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.0}"));
-        let process = quarters.map(|(process, _)| Some(process));
-        let device = quarters.map(|(_, device)| device);
-        for (what, course) in [("process", process), ("device", device)] {
-            table.add_row([name.to_owned(), what.to_owned()].into_iter().chain(course.map(megabytes)));
-        }
-        if let (Some(second), Some(last)) = (device[1], device[3]) {
-            let what = format!("{name}: memory of the device, last quarter over second");
-            goals.push(Goal::at_most(&what, last / second, MAX_GROWTH));
-        }
-    }
+/// Waits until all photos of the album are processed.
+fn check_progress(service: &Service, album: &UploadedAlbum) -> anyhow::Result<()> {
+    let progress = album.wait_until_idle(service.client())?;
+    anyhow::ensure!(progress.failed == 0, "{} photos failed", progress.failed);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn speed(resident: impl Iterator<Item = u64>, device: Option<u64>) -> Speed {
-        let memory = resident.map(|resident| Sample { resident, device }).collect();
-        Speed { rate: 1.0, cpu: Duration::ZERO, busy: Vec::new(), batches: Vec::new(), memory }
-    }
-
     #[test]
-    fn the_course_of_the_memory_is_the_means_of_quarters() {
-        let speed = speed((1..=8).map(|number| number * 1_000_000), Some(5_000_000));
-        let quarters = speed.quarters().unwrap();
-        assert_eq!(quarters.map(|(process, _)| process), [1.5, 3.5, 5.5, 7.5]);
-        let (mut table, mut goals) = (Table::default(), Vec::new());
-        speed.report_memory("cuda", &mut table, &mut goals);
-        assert_eq!(table.rows.len(), 2);
-        assert!(goals.iter().all(Goal::is_met) && goals.len() == 1);
-    }
-
-    #[test]
-    fn a_short_run_and_a_device_that_says_nothing_are_not_judged() {
-        assert!(speed(1..=3, None).quarters().is_none());
-        let (mut table, mut goals) = (Table::default(), Vec::new());
-        speed(std::iter::repeat_n(9, 20), None).report_memory("wgpu", &mut table, &mut goals);
-        assert!(goals.is_empty());
-        assert_eq!(table.rows[1][2], "unknown");
+    fn photos_are_repeated_until_the_time_or_their_number_is_reached() {
+        let (short, long) = (Duration::from_secs(2), Duration::from_secs(61));
+        assert!(Watch::Run.is_over(short, 1));
+        let least = Watch::Time(Duration::from_secs(60));
+        assert!(!least.is_over(short, 1_000_000) && least.is_over(long, 1));
+        let least = Watch::Photos(1000);
+        assert!(!least.is_over(long, 999) && least.is_over(short, 1000));
     }
 }

@@ -1,32 +1,28 @@
 //! How fast the pipeline would be with a GPU: its real feed, threads, channels, tickets and database, with networks and
 //! decoding that take the time that a device would take by [`assumptions`]. Nothing here was measured on a GPU: the
-//! figures are derived.
+//! figures are derived. [`memory`] runs the same pipeline on a device that takes no time and has faults.
 
 mod assumptions;
+mod counted_queue;
+mod counting_gpu;
+pub mod memory;
 mod resource;
 mod simulated;
+mod world;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use bytes::Bytes;
 use photofinish_models::traits::BatchSizes;
-use photofinish_pipeline::{
-    DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores, ThreadCounts,
-};
-use photofinish_store::conformance::{AlbumFixture, test_settings};
-use photofinish_store::{Store, StoreSettings};
+use photofinish_pipeline::{DEVICE_CALL_LIMIT, Limits, PipelineSettings, ThreadCounts};
+use tokio::sync::Semaphore;
 
 use self::assumptions::{CORES, DEVICES, DeviceModel, PHOTOS, PhotoModel};
 use self::resource::Resource;
-use self::simulated::{Design, Machine, SimulatedBlobs, SimulatedModels};
+use self::simulated::{Design, Machine, Network, SimulatedBlobs, SimulatedModels};
+use self::world::{World, encode_photo};
 use crate::report::goals::Goal;
 use crate::report::{OutputOptions, Report, Table};
-
-/// Size of the photo that is really decoded: it costs next to nothing.
-const WIDTH: usize = 320;
-const HEIGHT: usize = 240;
 
 /// Of the photos, those that are ready when the measurement begins and ends: before, the pipeline fills, then it drains.
 const BEGIN: f64 = 0.2;
@@ -67,6 +63,22 @@ const DESIGNS: [Design; 4] = [
 /// The designs that must keep their bottleneck busy: those with batches.
 const WITH_BATCHES: std::ops::RangeFrom<usize> = 1..;
 
+/// What is built, of [`DESIGNS`].
+const AS_BUILT: usize = 1;
+
+/// Of [`DEVICES`], those whose memory budgets are varied: a large one and one that 16 cores keep busy.
+const WITH_BUDGETS: [usize; 2] = [1, 2];
+
+/// Photos whose pixels have room at once; without a number, as many as the channels between the stages hold.
+const BUDGETS: [Option<usize>; 4] = [Some(10), Some(40), Some(160), None];
+
+/// Networks whose items per call are reported, with the items' name.
+const REPORTED_CALLS: [NamedCalls; 3] = [
+    NamedCalls { network: Network::Detector, items: "frames a call" },
+    NamedCalls { network: Network::Embedder, items: "faces a call" },
+    NamedCalls { network: Network::TextDetector, items: "torsos a call" },
+];
+
 /// How much to simulate.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GpuModelOptions {
@@ -82,11 +94,29 @@ pub struct GpuModelOptions {
     pub output: OutputOptions,
 }
 
+/// A network with the name of its items in a table.
+struct NamedCalls {
+    network: Network,
+    items: &'static str,
+}
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+struct Configuration {
+    device: DeviceModel,
+    photo: PhotoModel,
+    design: Design,
+    /// Photos whose pixels have room at once.
+    budget: Option<usize>,
+}
+
 /// What a run of one configuration gave.
 struct Derived {
     rate: f64,
     /// Share of the time in which each resource was busy.
     busy: [(&'static str, f64); 3],
+    /// Items of a call on average, in the order of [`Network::ALL`]; NaN without a call.
+    items_per_call: [f64; 4],
 }
 
 impl Derived {
@@ -101,6 +131,18 @@ impl Derived {
 /// When the store cannot be opened or a run does not end.
 pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
     let mut report = Report::new("gpu-model", "The pipeline with a GPU: derived, not measured");
+    compare_designs(options, &mut report)?;
+    compare_budgets(options, &mut report)?;
+    report.notes.push(format!(
+        "{} photos a run, slowed down to at most {} a second, so that the work that is really done on this machine does not \
+         count.",
+        options.photos, options.real_rate
+    ));
+    Ok(report)
+}
+
+/// Each device with each kind of photos in each design.
+fn compare_designs(options: &GpuModelOptions, report: &mut Report) -> anyhow::Result<()> {
     let columns =
         ["device", "photos", "design", "photos/s", "bottleneck", "busy", "cores", "device", "engine"];
     let caption = format!(
@@ -112,7 +154,7 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
     for device in DEVICES {
         for photo in PHOTOS {
             for (index, design) in DESIGNS.into_iter().enumerate() {
-                let derived = derive(options, device, photo, design)?;
+                let derived = derive(options, Configuration { device, photo, design, budget: None })?;
                 let (name, busy) = derived.bottleneck();
                 if WITH_BATCHES.contains(&index) {
                     least_busy = least_busy.min(busy);
@@ -121,10 +163,6 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
                 let row = [device.name, photo.name, design.name].map(str::to_owned);
                 let figures = [format!("{:.0}", derived.rate), name.to_owned(), format!("{busy:.2}")];
                 table.add_row(row.into_iter().chain(figures).chain(shares));
-                eprintln!(
-                    "{} {} {}: {:.0}/s, {name} {busy:.2}",
-                    device.name, photo.name, design.name, derived.rate
-                );
             }
         }
     }
@@ -134,20 +172,42 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
         least_busy,
         MIN_BUSY,
     ));
-    report.notes.push(format!(
-        "{} photos a run, slowed down to at most {} a second, so that the work that is really done on this machine does not \
-         count.",
-        options.photos, options.real_rate
-    ));
-    Ok(report)
+    Ok(())
 }
 
-fn derive(
-    options: &GpuModelOptions,
-    device: DeviceModel,
-    photo: PhotoModel,
-    design: Design,
-) -> anyhow::Result<Derived> {
+/// The design as built, with memory for the pixels of few and of many photos.
+fn compare_budgets(options: &GpuModelOptions, report: &mut Report) -> anyhow::Result<()> {
+    let columns = ["device", "photos", "with room at once", "photos/s", "bottleneck", "busy"];
+    let columns: Vec<&str> =
+        columns.into_iter().chain(REPORTED_CALLS.iter().map(|calls| calls.items)).collect();
+    let caption = format!(
+        "{}, with room for the pixels of so many photos of one organization, each from the beginning of its decoding until \
+         its bibs are read, and what batches then form",
+        DESIGNS[AS_BUILT].name
+    );
+    let mut table = Table::new(&caption, &columns);
+    for device in WITH_BUDGETS.map(|index| DEVICES[index]) {
+        for photo in PHOTOS {
+            for budget in BUDGETS {
+                let design = DESIGNS[AS_BUILT];
+                let derived = derive(options, Configuration { device, photo, design, budget })?;
+                let (name, busy) = derived.bottleneck();
+                let room = budget.map_or("all that channels hold".to_owned(), |photos| photos.to_string());
+                let row = [device.name.to_owned(), photo.name.to_owned(), room];
+                let figures = [format!("{:.0}", derived.rate), name.to_owned(), format!("{busy:.2}")];
+                let batches = REPORTED_CALLS
+                    .iter()
+                    .map(|calls| format!("{:.1}", derived.items_per_call[calls.network as usize]));
+                table.add_row(row.into_iter().chain(figures).chain(batches));
+            }
+        }
+    }
+    report.tables.push(table);
+    Ok(())
+}
+
+fn derive(options: &GpuModelOptions, configuration: Configuration) -> anyhow::Result<Derived> {
+    let Configuration { device, photo, design, budget } = configuration;
     let machine = Arc::new(Machine {
         cores: Resource::new(CORES),
         device: Resource::new(1),
@@ -157,44 +217,29 @@ fn derive(
         design,
         slow_motion: (simulated::most_photos_per_second(&device, &photo, &design) / options.real_rate)
             .max(1.0),
+        memory: budget.map(Semaphore::new),
+        calls: Default::default(),
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let folder = tempfile::tempdir()?;
-    let (store, fixture) = runtime.block_on(async {
-        let database_url = format!("sqlite:{}", folder.path().join("model.sqlite").display());
-        let store = Store::open(StoreSettings { database_url, ..test_settings(folder.path()) }).await?;
-        let fixture = AlbumFixture::create(&store).await;
-        let mut rest = options.photos;
-        while rest > 0 {
-            let count = rest.min(500);
-            fixture.queue_photos(count).await;
-            rest -= count;
-        }
-        anyhow::Ok((store, fixture))
-    })?;
-    let dependencies = PipelineDependencies {
-        queue: Arc::clone(&store.queue),
-        blobs: Arc::new(SimulatedBlobs {
-            machine: Arc::clone(&machine),
-            file: encode_photo()?,
-            inner: Arc::clone(&store.blobs),
-        }),
-        watermarks: Arc::clone(&store.watermarks),
-        models: Arc::new(SimulatedModels(Arc::clone(&machine))),
-        runtime: runtime.handle().clone(),
-        reserved_cores: ReservedCores::default(),
-    };
-    let pipeline = Pipeline::start(settings(), dependencies);
-    let ready = || {
-        let counts = runtime.block_on(store.photos.count_by_state(fixture.album))?;
-        anyhow::ensure!(counts.failed == 0, "{} photos failed", counts.failed);
-        anyhow::Ok(counts.ready as f64)
-    };
-    let begin = wait_for(&ready, &machine, options.photos as f64 * BEGIN)?;
-    let end = wait_for(&ready, &machine, options.photos as f64 * END)?;
+    let world = World::open()?;
+    world.queue_photos(options.photos);
+    let blobs = Arc::new(SimulatedBlobs {
+        machine: Some(Arc::clone(&machine)),
+        file: encode_photo()?,
+        inner: Arc::clone(&world.store.blobs),
+    });
+    let models = Arc::new(SimulatedModels(Arc::clone(&machine)));
+    let pipeline = world.start(settings(), Arc::clone(&world.store.queue), blobs, models);
+    let begin = wait_for(&world, &machine, options.photos as f64 * BEGIN)?;
+    let end = wait_for(&world, &machine, options.photos as f64 * END)?;
     pipeline.stop();
-    runtime.block_on(store.close());
-    Ok(begin.until(&end, &machine))
+    world.close();
+    let derived = begin.until(&end, &machine);
+    let (bottleneck, busy) = derived.bottleneck();
+    eprintln!(
+        "{} {} {}, room for {budget:?}: {:.0}/s, {bottleneck} {busy:.2}",
+        device.name, photo.name, design.name, derived.rate
+    );
+    Ok(derived)
 }
 
 /// The state of a run at a moment.
@@ -202,6 +247,8 @@ struct Sample {
     at: Instant,
     ready: f64,
     busy: [Duration; 3],
+    /// Calls and their items by network.
+    calls: [[u64; 2]; 4],
 }
 
 impl Sample {
@@ -214,22 +261,28 @@ impl Sample {
             (busy / (seconds * units[index] as f64)).min(1.0)
         };
         let rate = (end.ready - self.ready) / seconds * machine.slow_motion;
-        Derived { rate, busy: [("cores", share(0)), ("device", share(1)), ("engine", share(2))] }
+        let items_per_call = Network::ALL.map(|network| {
+            let [calls, items] = [0, 1]
+                .map(|part| (end.calls[network as usize][part] - self.calls[network as usize][part]) as f64);
+            items / calls
+        });
+        Derived {
+            rate,
+            busy: [("cores", share(0)), ("device", share(1)), ("engine", share(2))],
+            items_per_call,
+        }
     }
 }
 
 /// Waits until so many photos are ready.
-fn wait_for(
-    ready: &dyn Fn() -> anyhow::Result<f64>,
-    machine: &Machine,
-    wanted: f64,
-) -> anyhow::Result<Sample> {
+fn wait_for(world: &World, machine: &Machine, wanted: f64) -> anyhow::Result<Sample> {
     let start = Instant::now();
     loop {
-        let ready = ready()?;
+        let ready = world.count_photos()?.ready as f64;
         if ready >= wanted {
             let busy = [&machine.cores, &machine.device, &machine.decoder].map(Resource::busy);
-            return Ok(Sample { at: Instant::now(), ready, busy });
+            let calls = Network::ALL.map(|network| machine.calls[network as usize].read());
+            return Ok(Sample { at: Instant::now(), ready, busy, calls });
         }
         anyhow::ensure!(start.elapsed() < MAX_RUN_TIME, "{ready} photos ready within {MAX_RUN_TIME:?}");
         std::thread::sleep(Duration::from_millis(5));
@@ -259,15 +312,27 @@ fn settings() -> PipelineSettings {
     }
 }
 
-fn encode_photo() -> anyhow::Result<Bytes> {
-    let pixels: Vec<u8> = (0..WIDTH * HEIGHT * 3).map(|index| (index % 251) as u8).collect();
-    let image = turbojpeg::Image {
-        pixels: pixels.as_slice(),
-        width: WIDTH,
-        pitch: WIDTH * 3,
-        height: HEIGHT,
-        format: turbojpeg::PixelFormat::RGB,
-    };
-    let file = turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).context("encoding a photo")?;
-    Ok(Bytes::copy_from_slice(&file))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_for_few_photos_leaves_cores_without_work() {
+        const ROOM: usize = 4;
+        let options = GpuModelOptions {
+            photos: 60,
+            real_rate: 120.0,
+            output: OutputOptions { write: false, json: None, strict: false },
+        };
+        let (device, photo, design) = (DEVICES[WITH_BUDGETS[0]], PHOTOS[0], DESIGNS[AS_BUILT]);
+        let configuration = Configuration { device, photo, design, budget: Some(ROOM) };
+        let derived = derive(&options, configuration).unwrap();
+        // Decoding alone takes each so long.
+        let most = ROOM as f64 / photo.with_decoding.as_secs_f64();
+        assert!(derived.rate > 0.0 && derived.rate < 1.2 * most, "{} of {most}", derived.rate);
+        let (_, cores) = derived.busy[0];
+        assert!(cores < 1.2 * ROOM as f64 / CORES as f64, "{cores}");
+        let items = derived.items_per_call;
+        assert!(items.iter().all(|items| *items >= 1.0 && *items <= 12.0), "{items:?}: of {ROOM} photos");
+    }
 }

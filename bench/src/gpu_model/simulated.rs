@@ -2,6 +2,7 @@
 //! reads take the time of decoding.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -14,8 +15,9 @@ use photofinish_models::traits::{
     ModelFactory, ModelIdentity, ReadRequest,
 };
 use photofinish_store::model::ids::OrganizationId;
-use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::model::object_key::{ObjectKey, ObjectOwner, ObjectRole};
 use photofinish_store::traits::{Blobs, Result, UploadConditions};
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::assumptions::{
@@ -26,6 +28,8 @@ use super::resource::{Resource, sleep_until};
 
 /// Length of the vectors.
 const DIMENSIONS: usize = 256;
+/// Above every threshold of a face's quality.
+pub const SHARPNESS: f32 = 1000.0;
 
 /// How the pipeline uses the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,52 @@ pub struct Design {
     pub decodes_on_device: bool,
 }
 
+/// A network of the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Faces in frames.
+    Detector,
+    /// Vectors of faces.
+    Embedder,
+    /// Texts on torsos.
+    TextDetector,
+    /// Characters of strips.
+    Recogniser,
+}
+
+impl Network {
+    /// All, in the order of a photo.
+    pub const ALL: [Self; 4] = [Self::Detector, Self::Embedder, Self::TextDetector, Self::Recogniser];
+
+    fn model(self) -> &'static NetworkModel {
+        match self {
+            Self::Detector => &DETECTOR,
+            Self::Embedder => &EMBEDDER,
+            Self::TextDetector => &TEXT_DETECTOR,
+            Self::Recogniser => &RECOGNISER,
+        }
+    }
+}
+
+/// The calls of a network so far.
+#[derive(Debug, Default)]
+pub struct CallCount {
+    calls: AtomicU64,
+    items: AtomicU64,
+}
+
+impl CallCount {
+    fn add(&self, items: usize) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
+    }
+
+    /// Calls, and the items of all of them.
+    pub fn read(&self) -> [u64; 2] {
+        [&self.calls, &self.items].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
 /// The machine: its resources, and the photos that it gets. All times are stretched by `slow_motion`, so that the work that
 /// really is done here, of which the target has 16 cores for, does not count.
 #[derive(Debug)]
@@ -51,6 +101,11 @@ pub struct Machine {
     pub photo: PhotoModel,
     pub design: Design,
     pub slow_motion: f64,
+    /// The memory for pixels as a number of photos, each from the beginning of its decoding until its bibs are read; `None`
+    /// where there is enough for all.
+    pub memory: Option<Semaphore>,
+    /// By network, in the order of [`Network::ALL`].
+    pub calls: [CallCount; 4],
 }
 
 /// The photos a second that the resources allow, by arithmetic: with all batches full, and half of the photos decoded by
@@ -75,11 +130,12 @@ pub fn most_photos_per_second(device: &DeviceModel, photo: &PhotoModel, design: 
 impl Machine {
     /// Uses the device for as many items, at most `most` in a call, and waits for the end of each call. Calls are padded
     /// as those of the service.
-    fn call(&self, network: &NetworkModel, items: usize, most: usize) {
+    fn call(&self, network: Network, items: usize, most: usize) {
         let mut rest = items;
         while rest > 0 {
             let count = rest.min(most);
-            let time = self.model.call_time(network, padded(count), self.design.overlaps);
+            self.calls[network as usize].add(count);
+            let time = self.model.call_time(network.model(), padded(count), self.design.overlaps);
             sleep_until(self.device.reserve(time.mul_f64(self.slow_motion)));
             rest -= count;
         }
@@ -87,6 +143,22 @@ impl Machine {
 
     fn batch_sizes(&self) -> BatchSizes {
         self.design.batch_sizes
+    }
+
+    /// Waits for memory for the pixels of a photo.
+    async fn take_memory(&self) {
+        if let Some(memory) = &self.memory
+            && let Ok(permit) = memory.acquire().await
+        {
+            // Given back when the pixels are freed, by another thread.
+            permit.forget();
+        }
+    }
+
+    fn give_memory_back(&self) {
+        if let Some(memory) = &self.memory {
+            memory.add_permits(1);
+        }
     }
 
     /// Takes the work of decoding where it ends first, and returns when it does. What has no engine decodes with the
@@ -108,7 +180,8 @@ impl Machine {
 
 /// A storage of one file.
 pub struct SimulatedBlobs {
-    pub machine: Arc<Machine>,
+    /// What decodes a photo when it is read; nothing does where it is absent.
+    pub machine: Option<Arc<Machine>>,
     pub file: Bytes,
     pub inner: Arc<dyn Blobs>,
 }
@@ -116,12 +189,22 @@ pub struct SimulatedBlobs {
 #[async_trait]
 impl Blobs for SimulatedBlobs {
     async fn read(&self, _key: &ObjectKey, _max_bytes: u64) -> Result<Bytes> {
-        let done = self.machine.decode();
-        tokio::time::sleep_until(done.into()).await;
+        if let Some(machine) = &self.machine {
+            machine.take_memory().await;
+            tokio::time::sleep_until(machine.decode().into()).await;
+        }
         Ok(self.file.clone())
     }
 
-    async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
+    /// Previews are written right after a photo's bibs were read, once each.
+    async fn write(&self, key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
+        let is_preview =
+            matches!(key.owner(), Some((_, _, ObjectOwner::Photo(_, role))) if role == ObjectRole::Preview);
+        if let Some(machine) = &self.machine
+            && is_preview
+        {
+            machine.give_memory_back();
+        }
         Ok(())
     }
 
@@ -189,7 +272,7 @@ impl FaceDetector for Simulated {
         frames: &[Frame<'_>],
         _long_side: u32,
     ) -> std::result::Result<Vec<Vec<FaceBox>>, ModelError> {
-        self.machine.call(&DETECTOR, frames.len(), self.machine.batch_sizes().detect);
+        self.machine.call(Network::Detector, frames.len(), self.machine.batch_sizes().detect);
         Ok(vec![(0..FACES).map(face).collect(); frames.len()])
     }
 
@@ -200,10 +283,8 @@ impl FaceDetector for Simulated {
 
 impl FaceEmbedder for Simulated {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> std::result::Result<Vec<EmbeddedFace>, ModelError> {
-        self.machine.call(&EMBEDDER, faces.len(), self.machine.batch_sizes().embed);
-        let mut vector = vec![0.0; DIMENSIONS];
-        vector[0] = 1.0;
-        Ok(vec![EmbeddedFace { vector, sharpness: 1000.0 }; faces.len()])
+        self.machine.call(Network::Embedder, faces.len(), self.machine.batch_sizes().embed);
+        Ok(vec![EmbeddedFace { vector: vector(), sharpness: SHARPNESS }; faces.len()])
     }
 
     fn identity(&self) -> &ModelIdentity {
@@ -214,9 +295,9 @@ impl FaceEmbedder for Simulated {
 impl BibReader for Simulated {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> std::result::Result<Vec<Vec<BibText>>, ModelError> {
         let most = self.machine.batch_sizes().embed;
-        self.machine.call(&TEXT_DETECTOR, FACES * photos.len(), most);
+        self.machine.call(Network::TextDetector, FACES * photos.len(), most);
         for strips in ROUNDS_OF_STRIPS {
-            self.machine.call(&RECOGNISER, strips * photos.len(), most);
+            self.machine.call(Network::Recogniser, strips * photos.len(), most);
         }
         Ok(vec![Vec::new(); photos.len()])
     }
@@ -226,8 +307,15 @@ impl BibReader for Simulated {
     }
 }
 
+/// A vector that a face may have.
+pub fn vector() -> Vec<f32> {
+    let mut vector = vec![0.0; DIMENSIONS];
+    vector[0] = 1.0;
+    vector
+}
+
 /// A face that is large enough to be embedded, at the `index`th place of a photo of 320 x 240 pixels.
-fn face(index: usize) -> FaceBox {
+pub fn face(index: usize) -> FaceBox {
     const SIDE: f32 = 60.0;
     let left = 20.0 + 100.0 * index as f32;
     let landmarks = [(0.3, 0.4), (0.7, 0.4), (0.5, 0.6), (0.35, 0.8), (0.65, 0.8)]

@@ -142,14 +142,34 @@ impl Report {
     pub fn save(&self, output: &OutputOptions) -> anyhow::Result<()> {
         let environment = RunEnvironment::detect(&paths::root(), &self.versions);
         if let Some(path) = &output.json {
-            let value = serde_json::json!({ "setting": environment.line, "command": environment.command, "report": self });
-            std::fs::write(path, serde_json::to_vec_pretty(&value)?)
-                .with_context(|| format!("writing {}", path.display()))?;
+            self.write_json(path, &environment)?;
         }
         if output.write {
             write_section(&paths::results_page(), &self.section, &self.to_markdown(&environment))?;
         }
         Ok(())
+    }
+
+    /// Writes it as JSON and as Markdown, under a path without its ending, and returns the path of the latter.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn keep(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let environment = RunEnvironment::detect(&paths::root(), &self.versions);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        }
+        self.write_json(&path.with_extension("json"), &environment)?;
+        let page = path.with_extension("md");
+        std::fs::write(&page, self.to_markdown(&environment))
+            .with_context(|| format!("writing {}", page.display()))?;
+        Ok(page)
+    }
+
+    fn write_json(&self, path: &Path, environment: &RunEnvironment) -> anyhow::Result<()> {
+        let value = serde_json::json!({ "setting": environment.line, "command": environment.command, "report": self });
+        std::fs::write(path, serde_json::to_vec_pretty(&value)?)
+            .with_context(|| format!("writing {}", path.display()))
     }
 
     fn to_markdown(&self, environment: &RunEnvironment) -> String {
@@ -251,6 +271,20 @@ mod tests {
             replace_section("# Results\n", "soak", &format!("text\n\n{}\n- note\n", table.to_markdown()));
         assert_eq!(find_rows(&page, "soak"), table.rows);
         assert_eq!(find_rows(&page, "cpu"), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn a_report_is_kept_as_a_page_and_as_json() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = Report::new("gpu-test", "A device");
+        report.goals.push(Goal::at_most("minutes", 11.0, 10.0));
+        let page = report.keep(&folder.path().join("new").join("gpu-check")).unwrap();
+        assert!(page.ends_with("gpu-check.md"));
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.contains("## A device") && text.contains("| NO "), "{text}");
+        let json = std::fs::read(page.with_extension("json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["report"]["goals"][0]["figure"], 11.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use photofinish_client::{Client, PhotoFile, Progress, media_type};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Concurrent uploads.
 const UPLOADERS: usize = 4;
@@ -71,6 +71,15 @@ impl UploadedAlbum {
     /// When the service returns an error.
     pub fn confirm_all(&self, client: &Client) -> anyhow::Result<()> {
         self.photos.iter().try_for_each(|photo| Ok(client.confirm_photo(&self.id, &photo.id)?))
+    }
+
+    /// Queues all its photos again, which are ready.
+    ///
+    /// # Errors
+    /// When the service returns an error.
+    pub fn reprocess(&self, client: &Client) -> anyhow::Result<()> {
+        let _queued: Value = client.call("albums/reprocess", &json!({ "albumId": self.id }))?;
+        Ok(())
     }
 
     /// Waits until no photo is queued or processed.

@@ -16,6 +16,21 @@ pub struct Compiled {
     pub log: String,
 }
 
+/// The compiler's options.
+pub(crate) fn list_options(architecture: &str) -> [String; 3] {
+    [format!("--gpu-architecture={architecture}"), "--std=c++17".into(), "--fmad=false".into()]
+}
+
+/// Returns the compiler's version, major and minor: it tells no more.
+pub(crate) fn read_version() -> Result<(i32, i32), CudaError> {
+    crate::libraries::open_compiler(None)?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both numbers live until the call returns.
+    check(unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) }, "nvrtcVersion")
+        .map_err(CudaError::Unavailable)?;
+    Ok((major, minor))
+}
+
 /// Compiles a source. [`crate::libraries::open_compiler`] has to have succeeded. Products and sums are rounded one by
 /// one, as on a processor: a fused multiply-add would differ in the last bit.
 ///
@@ -26,9 +41,9 @@ pub fn compile(name: &str, source: &str, architecture: &str) -> Result<Compiled,
     let failed = |log: String| CudaError::Compile { name: name.into(), log };
     let text = |text: &str| CString::new(text).map_err(|error| failed(error.to_string()));
     let (source, file) = (text(source)?, text(name)?);
-    let architecture = text(&format!("--gpu-architecture={architecture}"))?;
-    let options = [architecture.as_c_str(), c"--std=c++17", c"--fmad=false"];
-    let is_binary = options[0].to_bytes().windows(4).any(|part| part == b"=sm_");
+    let options: Vec<CString> =
+        list_options(architecture).iter().map(|option| text(option)).collect::<Result<_, _>>()?;
+    let is_binary = architecture.starts_with("sm_");
     let mut program = ptr::null_mut();
     // SAFETY: the texts live until the call returns.
     let created = unsafe {

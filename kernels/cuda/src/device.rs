@@ -10,7 +10,8 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 
-use crate::{CudaError, compile, libraries};
+use crate::cache::KernelCache;
+use crate::{CudaError, libraries};
 
 /// The longest time that launches may take. A device that needs longer does not answer any more.
 const MAX_RUN_TIME: Duration = Duration::from_mins(1);
@@ -26,6 +27,7 @@ pub struct CudaDevice {
     stream: Arc<CudaStream>,
     architecture: String,
     name: String,
+    cache: KernelCache,
 }
 
 /// Bytes on a device.
@@ -56,11 +58,11 @@ pub struct Grid {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`, with the compiler of a folder or of the system.
+    /// Opens device `ordinal`, with the compiler of a folder or of the system, and the kernels that were compiled before.
     ///
     /// # Errors
     /// `Unavailable` when there is no driver, compiler or such device.
-    pub fn open(ordinal: usize, compiler: Option<&Path>) -> Result<Self, CudaError> {
+    pub fn open(ordinal: usize, compiler: Option<&Path>, cache: KernelCache) -> Result<Self, CudaError> {
         libraries::check_driver()?;
         libraries::open_compiler(compiler)?;
         let unavailable = |error: DriverError| CudaError::Unavailable(error.to_string());
@@ -72,7 +74,7 @@ impl CudaDevice {
         let (major, minor) = context.compute_capability().map_err(unavailable)?;
         let stream = context.new_stream().map_err(unavailable)?;
         let name = context.name().map_err(unavailable)?;
-        Ok(Self { context, stream, architecture: format!("sm_{major}{minor}"), name })
+        Ok(Self { context, stream, architecture: format!("sm_{major}{minor}"), name, cache })
     }
 
     /// The device's name.
@@ -80,12 +82,12 @@ impl CudaDevice {
         &self.name
     }
 
-    /// Compiles kernels for this device.
+    /// Loads kernels, compiled for this device now or before.
     ///
     /// # Errors
     /// `Compile` with the compiler's messages.
     pub fn load(&self, name: &str, source: &'static str) -> Result<Module, CudaError> {
-        let compiled = compile::compile(name, source, &self.architecture)?;
+        let compiled = self.cache.compile(name, source, &self.architecture)?;
         let module = self.context.load_module(Ptx::from_binary(compiled.code)).map_err(to_error)?;
         Ok(Module { module })
     }

@@ -10,6 +10,7 @@
 //! through `on_cpu` and on a GPU by `cargo xtask gpu-check`. Arguments are device memory that a launch borrows, so it
 //! lives until the launch is done.
 
+pub mod cache;
 pub mod compile;
 pub mod device;
 pub mod libraries;

@@ -11,6 +11,7 @@ pub mod characters;
 pub mod downscale;
 pub mod faces;
 pub mod letterbox;
+pub mod near;
 mod pixels;
 pub mod probe;
 pub mod text_map;
@@ -27,5 +28,6 @@ pub fn list_sources() -> Vec<&'static crate::gpu::Source> {
         &text_map::SOURCE,
         &characters::SOURCE,
         &top_k::SOURCE,
+        &near::SOURCE,
     ]
 }

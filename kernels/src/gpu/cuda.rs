@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_cuda::CudaError;
+use photofinish_cuda::cache::KernelCache;
 use photofinish_cuda::device::{CudaDevice, Function, Grid, Memory};
 
+use crate::gpu::open::CudaFolders;
 use crate::gpu::{Buffer, Gpu, GpuError, Kernel, Program, Resident, padded_bytes};
 
 /// Kernels compute indices of bytes in 32 bits.
@@ -21,16 +22,17 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens device `ordinal`, with the run-time compiler of a folder or of the system.
+    /// Opens device `ordinal`.
     ///
     /// # Errors
     /// When there is no driver, compiler or such device.
-    pub fn open(ordinal: usize, compiler: Option<&Path>) -> Result<Self, GpuError> {
-        let device = CudaDevice::open(ordinal, compiler)?;
+    pub fn open(ordinal: usize, folders: &CudaFolders) -> Result<Self, GpuError> {
+        let cache = folders.cache.as_deref().map_or_else(KernelCache::none, KernelCache::in_folder);
+        let device = CudaDevice::open(ordinal, folders.compiler.as_deref(), cache)?;
         Ok(Self { device, functions: Mutex::default() })
     }
 
-    /// Compiles all kernels of a source when the first of them is used.
+    /// Loads all kernels of a source when the first of them is used.
     fn function(&self, kernel: &'static Kernel) -> Result<Function, GpuError> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(known) = functions.entry(kernel.entry) {

@@ -1,7 +1,10 @@
 //! Opens devices, those that this program was built for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+#[cfg(feature = "cuda")]
+use photofinish_cuda::libraries;
 
 #[cfg(feature = "cuda")]
 use crate::gpu::cuda::Cuda;
@@ -9,16 +12,34 @@ use crate::gpu::cuda::Cuda;
 use crate::gpu::vulkan::{Adapters, Vulkan};
 use crate::gpu::{Gpu, GpuError};
 
-/// Opens an NVIDIA GPU, with the run-time compiler of a folder or of the system.
+/// Folders of a device with CUDA.
+#[derive(Clone, Debug, Default)]
+pub struct CudaFolders {
+    /// Where the run-time compiler is; `None`: on the search path of the system.
+    pub compiler: Option<PathBuf>,
+    /// Where compiled kernels are kept; `None`: nowhere. It has to belong to the service.
+    pub cache: Option<PathBuf>,
+}
+
+/// Opens the libraries of CUDA that a folder has, so that whoever asks for them by name finds them. Returns those that it
+/// has not, or that do not open, each with the reason.
+pub fn preload_cuda(folder: &Path) -> Vec<String> {
+    #[cfg(feature = "cuda")]
+    return libraries::preload_in_order(&[folder.to_owned()]).iter().map(ToString::to_string).collect();
+    #[cfg(not(feature = "cuda"))]
+    return vec![format!("built without CUDA: nothing of {} is opened", folder.display())];
+}
+
+/// Opens an NVIDIA GPU.
 ///
 /// # Errors
 /// When there is no driver, compiler or such device, or this program was built without CUDA.
-pub fn open_cuda(ordinal: usize, compiler: Option<&Path>) -> Result<Arc<dyn Gpu>, GpuError> {
+pub fn open_cuda(ordinal: usize, folders: &CudaFolders) -> Result<Arc<dyn Gpu>, GpuError> {
     #[cfg(feature = "cuda")]
-    return Ok(Arc::new(Cuda::open(ordinal, compiler)?));
+    return Ok(Arc::new(Cuda::open(ordinal, folders)?));
     #[cfg(not(feature = "cuda"))]
     return Err(GpuError::Failed(format!(
-        "built without CUDA: neither device {ordinal} nor {compiler:?} is used"
+        "built without CUDA: neither device {ordinal} nor {folders:?} is used"
     )));
 }
 

@@ -22,6 +22,21 @@ pub struct Vulkan {
     lost: Arc<Mutex<Option<String>>>,
 }
 
+/// Memory that stays on the device until it is dropped.
+struct OwnMemory {
+    buffer: wgpu::Buffer,
+    device: wgpu::Device,
+}
+
+impl Drop for OwnMemory {
+    /// Frees it now. Without this it would stay until the next program, which may never come.
+    fn drop(&mut self) {
+        self.buffer.destroy();
+        // A device that is lost has freed it.
+        drop(self.device.poll(wgpu::PollType::Poll));
+    }
+}
+
 #[derive(Clone)]
 struct Pipeline {
     pipeline: wgpu::ComputePipeline,
@@ -196,8 +211,9 @@ impl Vulkan {
             Buffer::Scratch(bytes) | Buffer::Output(bytes) => Ok(self.create_buffer(*bytes, storage)),
             Buffer::Resident(resident) => resident
                 .memory
-                .downcast_ref::<wgpu::Buffer>()
-                .cloned()
+                .downcast_ref::<OwnMemory>()
+                .filter(|memory| memory.device == self.device)
+                .map(|memory| memory.buffer.clone())
                 .ok_or_else(|| GpuError::Failed("memory of another device".into())),
         };
         self.checked(|| program.buffers.iter().map(create).collect())?
@@ -288,7 +304,8 @@ impl Gpu for Vulkan {
             return Err(GpuError::TooLarge { bytes: needed, limit });
         }
         let buffer = self.checked(|| self.create_filled(bytes))?;
-        Ok(Resident { bytes: bytes.len(), memory: Arc::new(buffer) })
+        let memory = OwnMemory { buffer, device: self.device.clone() };
+        Ok(Resident { bytes: bytes.len(), memory: Arc::new(memory) })
     }
 
     fn run(&self, program: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError> {

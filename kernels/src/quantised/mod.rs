@@ -14,15 +14,18 @@
 //! hundreds of a million rows, which the caller scores with the vectors themselves, so the answer is the one of
 //! [`crate::cosine`], bit for bit. All bounds include the rounding of `f32`, here and in that score.
 //!
-//! [`QuantisedRows`] keeps rows, [`ProbeBatch`] the probes of one pass, and [`Scanner`] makes the pass.
+//! [`QuantisedRows`] keeps rows, [`ProbeBatch`] the probes of one pass, and [`Scanner`] makes the pass. A device can take the
+//! first look in its place ([`crate::batch::near`]); [`judge`] then takes the second one.
 
 mod codes;
+mod copy;
 mod probes;
 mod rows;
 mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use self::copy::DeviceCopy;
 pub use self::probes::ProbeBatch;
 pub use self::rows::{BLOCK_ROWS, QuantisedRow, QuantisedRows};
-pub use self::scan::{Candidate, Scanner};
+pub use self::scan::{Candidate, RowBits, Scanner, judge};

@@ -5,6 +5,7 @@ use photofinish_dot::{GROUP, Line, Lines, ZERO};
 pub use photofinish_dot::BLOCK_ROWS;
 
 use super::codes::Codes;
+use super::copy::{CopyPlace, DeviceCopy};
 
 /// A row outside of [`QuantisedRows`].
 pub struct QuantisedRow(pub(super) Codes);
@@ -18,13 +19,14 @@ pub struct QuantisedRows {
     factors: Vec<BlockFactors>,
     /// The longest approximation that was ever among the rows.
     max_norm: f32,
+    copy: CopyPlace,
 }
 
 /// What the bounds of a block's rows are made of.
 #[derive(Clone, Copy)]
-pub(super) struct BlockFactors {
-    pub(super) scales: [f32; BLOCK_ROWS],
-    pub(super) errors: [f32; BLOCK_ROWS],
+pub(crate) struct BlockFactors {
+    pub(crate) scales: [f32; BLOCK_ROWS],
+    pub(crate) errors: [f32; BLOCK_ROWS],
 }
 
 impl BlockFactors {
@@ -86,6 +88,11 @@ impl QuantisedRows {
         self.lines.reserve_exact(blocks * self.groups());
     }
 
+    /// Returns the copy of these rows on a device. The copy is given up when the rows change, and with them.
+    pub fn device_copy(&self) -> DeviceCopy {
+        self.copy.share()
+    }
+
     /// Adds a row after the others.
     ///
     /// # Panics
@@ -107,6 +114,7 @@ impl QuantisedRows {
     /// When there is no such row, or the new one has another length.
     pub fn set(&mut self, row: usize, new: &QuantisedRow) {
         assert!(row < self.len && new.0.codes.len() == self.dimension, "row {row} of {}", self.len);
+        self.copy.clear();
         let (block, lane) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
         self.factors[block].scales[lane] = new.0.scale;
         self.factors[block].errors[lane] = new.0.error;
@@ -158,12 +166,22 @@ impl QuantisedRows {
         lines.iter().map(move |line| line.0[row % BLOCK_ROWS].map(signed))
     }
 
-    pub(super) fn lines(&self) -> &[Line] {
+    pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
+    pub(crate) fn copy(&self) -> &CopyPlace {
+        &self.copy
+    }
+
+    /// Returns the scale and the error of a row.
+    pub(crate) fn row_factors(&self, row: usize) -> (f32, f32) {
+        let factors = self.factors(row / BLOCK_ROWS);
+        (factors.scales[row % BLOCK_ROWS], factors.errors[row % BLOCK_ROWS])
+    }
+
     #[inline(always)]
-    pub(super) fn factors(&self, block: usize) -> &BlockFactors {
+    pub(crate) fn factors(&self, block: usize) -> &BlockFactors {
         &self.factors[block]
     }
 

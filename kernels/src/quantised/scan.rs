@@ -19,6 +19,15 @@ pub struct Candidate {
     pub upper: f32,
 }
 
+/// A bit for each probe and row: the rows that a device has found near.
+#[derive(Clone, Copy, Debug)]
+pub struct RowBits<'a> {
+    /// Those of the first probe, then those of the second; row 0 is bit 0 of its first word.
+    pub words: &'a [u32],
+    /// Words of a probe.
+    pub stride: usize,
+}
+
 /// Makes passes over rows. Cheap to clone.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanner {
@@ -55,11 +64,34 @@ impl Scanner {
         min_scores: &mut [f32],
         found: impl FnMut(Candidate) -> f32,
     ) {
-        assert!(probes.dimension() == rows.dimension(), "probes of {}", probes.dimension());
-        assert_eq!(probes.len(), min_scores.len(), "a minimum per probe");
-        let margins = (0..probes.len()).map(|probe| probes.probe(probe).margin(rows.max_norm())).collect();
-        let mut pass = Pass { probes, rows, margins, min_scores, found };
+        let mut pass = Pass::new(probes, rows, min_scores, found);
         self.dots.for_each_block(probes.codes(), rows.lines(), &mut pass);
+    }
+}
+
+/// Calls `found` as [`Scanner::scan`] does, with those of the `near` rows that a scan finds.
+///
+/// # Panics
+/// When probes and rows differ in length, or there is not one minimum per probe.
+pub fn judge(
+    probes: &ProbeBatch,
+    rows: &QuantisedRows,
+    near: RowBits<'_>,
+    min_scores: &mut [f32],
+    found: impl FnMut(Candidate) -> f32,
+) {
+    let mut pass = Pass::new(probes, rows, min_scores, found);
+    for (probe, words) in near.words.chunks_exact(near.stride.max(1)).enumerate() {
+        for (first, word) in (0..).step_by(u32::BITS as usize).zip(words) {
+            let mut left = *word;
+            while left != 0 {
+                let row: usize = first + left.trailing_zeros() as usize;
+                left &= left - 1;
+                if row < rows.len() {
+                    pass.visit_row(row, probe, probes.dot(probe, rows, row));
+                }
+            }
+        }
     }
 }
 
@@ -89,25 +121,40 @@ impl<F: FnMut(Candidate) -> f32> Visit for Pass<'_, F> {
     }
 }
 
-impl<F: FnMut(Candidate) -> f32> Pass<'_, F> {
+impl<'a, F: FnMut(Candidate) -> f32> Pass<'a, F> {
+    fn new(probes: &'a ProbeBatch, rows: &'a QuantisedRows, min_scores: &'a mut [f32], found: F) -> Self {
+        assert!(probes.dimension() == rows.dimension(), "probes of {}", probes.dimension());
+        assert_eq!(probes.len(), min_scores.len(), "a minimum per probe");
+        let margins = (0..probes.len()).map(|probe| probes.probe(probe).margin(rows.max_norm())).collect();
+        Self { probes, rows, margins, min_scores, found }
+    }
+
     /// Looks again at the rows of a block of which at least one may reach the minimum.
     #[inline(never)]
     fn visit_near(&mut self, block: usize, index: usize, dots: &[i32; BLOCK_ROWS]) {
-        let (probe, factors) = (self.probes.probe(index), self.rows.factors(block));
         for (lane, dot) in dots.iter().enumerate() {
             let row = block * BLOCK_ROWS + lane;
-            let (scale, error) = (factors.scales[lane], factors.errors[lane]);
-            let upper = *dot as f32 * (probe.scale * scale) + (probe.norm * error + self.margins[index]);
-            if row >= self.rows.len() || upper < self.min_scores[index] {
-                continue;
+            if row < self.rows.len() {
+                self.visit_row(row, index, *dot);
             }
-            let (lower, upper) = probe.bound(self.rows.codes(row), scale, error, self.rows.max_norm());
-            if upper < self.min_scores[index] {
-                continue;
-            }
-            let raised = (self.found)(Candidate { probe: index, row, lower, upper });
-            // `max` leaves it as it is when the other is NaN.
-            self.min_scores[index] = self.min_scores[index].max(raised);
         }
+    }
+
+    /// Looks at a row by the dot product of the approximations, then with the probe in full.
+    #[inline(always)]
+    fn visit_row(&mut self, row: usize, index: usize, dot: i32) {
+        let probe = self.probes.probe(index);
+        let (scale, error) = self.rows.row_factors(row);
+        let upper = dot as f32 * (probe.scale * scale) + (probe.norm * error + self.margins[index]);
+        if upper < self.min_scores[index] {
+            return;
+        }
+        let (lower, upper) = probe.bound(self.rows.codes(row), scale, error, self.rows.max_norm());
+        if upper < self.min_scores[index] {
+            return;
+        }
+        let raised = (self.found)(Candidate { probe: index, row, lower, upper });
+        // `max` leaves it as it is when the other is NaN.
+        self.min_scores[index] = self.min_scores[index].max(raised);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use photofinish_cuda::cache::KernelCache;
 use photofinish_cuda::compile::compile;
 use photofinish_cuda::device::CudaDevice;
 use photofinish_cuda::{CudaError, libraries};
@@ -65,7 +66,7 @@ fn a_mistake_in_a_kernel_is_an_error_with_its_line() {
 #[test]
 fn a_device_that_is_not_there_is_an_error_and_no_panic() {
     // On a machine with a GPU it is the hundredth that is not there.
-    let error = CudaDevice::open(99, None).unwrap_err();
+    let error = CudaDevice::open(99, None, KernelCache::none()).unwrap_err();
     assert!(matches!(error, CudaError::Unavailable(_)), "{error}");
 }
 

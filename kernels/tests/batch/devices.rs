@@ -35,7 +35,7 @@ pub fn list() -> &'static [Arc<dyn Gpu>] {
     DEVICES.get_or_init(|| {
         let mut devices: Vec<Arc<dyn Gpu>> = vec![Arc::new(OnCpu::compile())];
         if let Some(folder) = find_folder(VULKAN) {
-            for (library, reason) in libraries::preload(&[folder]) {
+            for (library, reason) in libraries::preload_all(&[folder]) {
                 println!("not opened: {}: {reason}", library.display());
             }
             devices.push(Arc::new(Vulkan::open(Adapters::Any).expect("no error")));

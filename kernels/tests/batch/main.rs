@@ -3,6 +3,7 @@
 
 mod compile;
 mod devices;
+mod near;
 mod networks;
 mod on_cpu;
 mod pictures;

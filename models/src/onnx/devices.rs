@@ -28,6 +28,33 @@ pub enum NetworkDevice {
     Wgpu,
 }
 
+impl DeviceChoice {
+    /// The devices that may be chosen, in the order in which they are tried.
+    pub fn candidates(self) -> &'static [NetworkDevice] {
+        match self {
+            Self::Auto => &[NetworkDevice::Cuda, NetworkDevice::Wgpu, NetworkDevice::Cpu],
+            Self::Cpu => &[NetworkDevice::Cpu],
+            Self::Cuda => &[NetworkDevice::Cuda],
+            Self::Wgpu => &[NetworkDevice::Wgpu],
+        }
+    }
+
+    /// The one device that is demanded; `None` where any may be chosen.
+    pub fn demanded(self) -> Option<NetworkDevice> {
+        if let [device] = self.candidates() { Some(*device) } else { None }
+    }
+}
+
+impl From<NetworkDevice> for DeviceChoice {
+    fn from(device: NetworkDevice) -> Self {
+        match device {
+            NetworkDevice::Cpu => Self::Cpu,
+            NetworkDevice::Cuda => Self::Cuda,
+            NetworkDevice::Wgpu => Self::Wgpu,
+        }
+    }
+}
+
 impl fmt::Display for NetworkDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -58,9 +85,6 @@ pub struct ChosenDevice {
     pub refusals: Vec<Refusal>,
 }
 
-/// Devices in the order in which they are tried where none is demanded.
-const PREFERENCE: [NetworkDevice; 3] = [NetworkDevice::Cuda, NetworkDevice::Wgpu, NetworkDevice::Cpu];
-
 /// Chooses a device. `probe` runs something on one, with software in the place of a GPU only where its second argument
 /// says so, and returns the device's name or why it cannot be used.
 ///
@@ -70,19 +94,13 @@ pub fn choose(
     choice: DeviceChoice,
     mut probe: impl FnMut(NetworkDevice, bool) -> Result<String, String>,
 ) -> Result<ChosenDevice, ModelError> {
-    let demanded = match choice {
-        DeviceChoice::Auto => None,
-        DeviceChoice::Cpu => Some(NetworkDevice::Cpu),
-        DeviceChoice::Cuda => Some(NetworkDevice::Cuda),
-        DeviceChoice::Wgpu => Some(NetworkDevice::Wgpu),
-    };
-    if let Some(device) = demanded {
+    if let Some(device) = choice.demanded() {
         let name = probe(device, true)
             .map_err(|detail| ModelError::Device { device: device.to_string(), detail })?;
         return Ok(ChosenDevice { device, name, refusals: Vec::new() });
     }
     let mut refusals = Vec::new();
-    for device in PREFERENCE {
+    for &device in choice.candidates() {
         match probe(device, false) {
             Ok(name) => return Ok(ChosenDevice { device, name, refusals }),
             Err(reason) => refusals.push(Refusal { device, reason }),

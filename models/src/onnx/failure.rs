@@ -1,4 +1,4 @@
-//! What an error of a run means. ONNX Runtime passes on the text of its providers, and no code.
+//! What an error of the runtime means. It passes on the text of its providers, and no code.
 
 use crate::onnx::runtime::NetworkDevice;
 use crate::traits::ModelError;
@@ -9,10 +9,10 @@ const CUDA_FAILURE: &str = "CUDA failure ";
 /// The number of the CUDA runtime for a lack of memory (`cudaErrorMemoryAllocation`).
 const CUDA_OUT_OF_MEMORY: u32 = 2;
 
-/// Numbers after which the context of the device is unusable: devices unavailable, uncorrectable memory error, illegal
-/// address, launch timed out, hardware stack error, illegal instruction, misaligned address, invalid address space,
-/// invalid program counter, launch failure, unknown ("CUDA Runtime API", data type `cudaError_t`).
-const CUDA_LOST: [u32; 11] = [46, 214, 700, 702, 714, 715, 716, 717, 718, 719, 999];
+/// Numbers after which the context of the device is unusable: devices unavailable, no device, uncorrectable memory error,
+/// illegal address, launch timed out, hardware stack error, illegal instruction, misaligned address, invalid address
+/// space, invalid program counter, launch failure, unknown ("CUDA Runtime API", data type `cudaError_t`).
+const CUDA_LOST: [u32; 12] = [46, 100, 214, 700, 702, 714, 715, 716, 717, 718, 719, 999];
 
 /// What allocators say: ONNX Runtime's arena, cuBLAS and cuDNN, Dawn.
 const NO_MEMORY: [&str; 5] =
@@ -34,6 +34,15 @@ pub(super) fn classify(name: &str, device: NetworkDevice, detail: String) -> Mod
         return ModelError::OutOfMemory { name: name.to_owned(), detail };
     }
     ModelError::Inference { name: name.to_owned(), detail }
+}
+
+/// Returns the error of loading the network `name` on a device, of which the runtime says `detail`. A file is loaded by
+/// copying it to the device, so that the first to fail on a lost device is often a load.
+pub(super) fn classify_load(name: &str, device: NetworkDevice, detail: String) -> ModelError {
+    match classify(name, device, detail) {
+        ModelError::Inference { name, detail } => ModelError::File { name, detail },
+        error => error,
+    }
 }
 
 fn cuda_failure(detail: &str) -> Option<u32> {
@@ -73,6 +82,18 @@ mod tests {
         }
         assert!(matches!(of(Cuda, "CUDA failure 1: invalid argument"), ModelError::Inference { .. }));
         assert!(matches!(of(Cuda, "Got invalid dimensions for input"), ModelError::Inference { .. }));
+    }
+
+    #[test]
+    fn a_load_fails_by_the_device_or_by_the_file() {
+        let load = |detail: &str| classify_load("net", NetworkDevice::Cuda, detail.to_owned());
+        let lost = "Exception during initialization: CUDA failure 719: unspecified launch failure ; GPU=0";
+        assert!(matches!(load(lost), ModelError::Device { .. }));
+        let full = "Exception during initialization: CUDA failure 2: out of memory ; GPU=0";
+        assert!(matches!(load(full), ModelError::OutOfMemory { .. }));
+        let damaged = load("Protobuf parsing failed.");
+        assert!(matches!(damaged, ModelError::File { .. }));
+        assert_eq!(damaged.to_string(), "model net: Protobuf parsing failed.");
     }
 
     #[test]

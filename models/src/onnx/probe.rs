@@ -1,7 +1,7 @@
 //! Whether a device runs a tiny network and a tiny kernel. Loading a provider is not enough: it opens the device when a
 //! network is loaded, and its libraries when one is run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider, ExecutionProviderDispatch};
@@ -10,7 +10,7 @@ use ort::session::builder::SessionBuilder;
 use ort::value::TensorRef;
 use photofinish_kernels::batch;
 use photofinish_kernels::device::Device;
-use photofinish_kernels::gpu::{self, Gpu};
+use photofinish_kernels::gpu::{self, CudaFolders, Gpu};
 
 use crate::onnx::devices::NetworkDevice;
 
@@ -28,42 +28,84 @@ const RELU_MODEL: [u8; 59] = *b"\
         \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
         \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
 
+/// The name of the CPU.
+const PROCESSOR: &str = "the processor";
+
+/// What is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceProbe<'p> {
+    /// Path of `libonnxruntime.so*`.
+    pub library: &'p Path,
+    /// The device.
+    pub device: NetworkDevice,
+    /// Whether software in the place of a GPU is taken.
+    pub allow_software: bool,
+    /// As [`crate::onnx::runtime::RuntimeSettings::kernel_cache`].
+    pub kernel_cache: Option<&'p Path>,
+}
+
 /// Runs a kernel and a network on a device, and returns what it is, or why it cannot be used.
-pub(super) fn check(
-    environment: &Environment,
-    library: &Path,
-    device: NetworkDevice,
-    allow_software: bool,
-) -> Result<String, String> {
-    let (is_available, name) = match device {
-        NetworkDevice::Cpu => return Ok("the processor".into()),
+pub(super) fn check(environment: &Environment, probe: &DeviceProbe<'_>) -> Result<String, String> {
+    let device = probe.device;
+    let (is_available, provider_name) = match device {
+        NetworkDevice::Cpu => (Ok(true), "CPU"),
         NetworkDevice::Cuda => (ep::CUDA::is_available(), "CUDA"),
         NetworkDevice::Wgpu => (ep::WebGPU::is_available(), "WebGPU"),
     };
     if !is_available.unwrap_or(false) {
-        return Err(format!("this ONNX Runtime library has no {name} provider"));
+        return Err(format!("this ONNX Runtime library has no {provider_name} provider"));
     }
     // First: the WebGPU provider ends the process where it finds no device.
-    let gpu = match device {
-        NetworkDevice::Wgpu => gpu::open_vulkan(allow_software),
-        _ => gpu::open_cuda(0, find_compiler(library).as_deref()),
-    };
-    let gpu = gpu.map_err(|error| error.to_string())?;
-    let name = Gpu::name(&*gpu);
-    batch::probe::check(&Device::Gpu(gpu)).map_err(|error| format!("{name} runs no kernels: {error}"))?;
-    let builder = Session::builder(environment).map_err(|error| error.to_string())?;
+    let name = run_kernel(probe)?;
+    let not_opened = if device == NetworkDevice::Cuda { preload_cuda(probe.library) } else { String::new() };
+    let builder = session_builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
         .with_execution_providers([provider(device)])
-        .map_err(|error| format!("the provider for {name} cannot be loaded: {error}"))?;
-    let result = run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}"))?;
+        .map_err(|error| format!("the provider for {name} cannot be loaded: {error}{not_opened}"))?;
+    let result =
+        run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}{not_opened}"))?;
     if result == [0.0, 2.0] { Ok(name) } else { Err(format!("{name} computes wrong results: {result:?}")) }
 }
 
-/// The run-time compiler beside the library, where images have it.
-pub(super) fn find_compiler(library: &Path) -> Option<PathBuf> {
-    let folder = library.parent()?;
-    let mut names = folder.read_dir().ok()?.flatten().map(|entry| entry.file_name());
-    names.any(|name| name.to_string_lossy().starts_with("libnvrtc.so.")).then(|| folder.to_path_buf())
+/// Opens a device, runs a kernel on it and closes it. Returns its name.
+fn run_kernel(probe: &DeviceProbe<'_>) -> Result<String, String> {
+    let gpu = match probe.device {
+        NetworkDevice::Cpu => None,
+        NetworkDevice::Cuda => Some(gpu::open_cuda(0, &find_cuda_folders(probe.library, probe.kernel_cache))),
+        NetworkDevice::Wgpu => Some(gpu::open_vulkan(probe.allow_software)),
+    };
+    let gpu = gpu.transpose().map_err(|error| error.to_string())?;
+    let name = gpu.as_ref().map_or_else(|| PROCESSOR.to_owned(), |gpu| Gpu::name(&**gpu));
+    batch::probe::check(&gpu.map_or(Device::Cpu, Device::Gpu))
+        .map_err(|error| format!("{name} runs no kernels: {error}"))?;
+    Ok(name)
+}
+
+/// Without threads of its own: starting one for each core takes longer than the network.
+fn session_builder(environment: &Environment) -> ort::Result<SessionBuilder> {
+    Ok(Session::builder(environment)?.with_intra_threads(1)?)
+}
+
+/// Opens the libraries of CUDA beside ONNX Runtime's, where set-up and images put them: its provider and cuDNN ask the
+/// loader for them by name. Says which are not opened: whether the provider does without them, or finds them elsewhere, is
+/// seen when it is loaded, and those of cuDNN when the first real network runs.
+fn preload_cuda(library: &Path) -> String {
+    let not_opened = library.parent().map(gpu::preload_cuda).unwrap_or_default().join("; ");
+    if not_opened.is_empty() {
+        return not_opened;
+    }
+    tracing::info!(not_opened, "some libraries of CUDA were not opened beside ONNX Runtime");
+    format!("; of the libraries beside ONNX Runtime were not opened: {not_opened}")
+}
+
+/// The run-time compiler beside the library, where images have it, and the folder of compiled kernels.
+pub(super) fn find_cuda_folders(library: &Path, kernel_cache: Option<&Path>) -> CudaFolders {
+    let has_compiler = |folder: &&Path| {
+        let mut entries = folder.read_dir().into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libnvrtc.so."))
+    };
+    let compiler = library.parent().filter(has_compiler).map(Path::to_path_buf);
+    CudaFolders { compiler, cache: kernel_cache.map(Path::to_path_buf) }
 }
 
 fn provider(device: NetworkDevice) -> ExecutionProviderDispatch {

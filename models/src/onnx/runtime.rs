@@ -10,6 +10,7 @@ use photofinish_kernels::gpu;
 
 pub use crate::onnx::devices::{DeviceChoice, NetworkDevice};
 use crate::onnx::kernels::KernelDevice;
+pub use crate::onnx::probe::DeviceProbe;
 use crate::onnx::turns::Turns;
 use crate::onnx::{devices, probe};
 use crate::traits::{BatchSizes, ModelError};
@@ -61,6 +62,8 @@ pub struct RuntimeSettings {
     pub library: PathBuf,
     /// The device to open.
     pub device: DeviceChoice,
+    /// Folder in which kernels are kept that are compiled for CUDA; `None`: nowhere. For Vulkan the driver keeps its own.
+    pub kernel_cache: Option<PathBuf>,
 }
 
 /// The loaded library with its environment. Open at most one per process.
@@ -83,11 +86,13 @@ impl Runtime {
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
         let version = read_library_version(&settings.library)?;
         let environment = open_environment(&settings.library)?;
-        let probe =
-            |device, allow_software| probe::check(&environment, &settings.library, device, allow_software);
+        let (library, kernel_cache) = (settings.library.as_path(), settings.kernel_cache.as_deref());
+        let probe = |device, allow_software| {
+            probe::check(&environment, &DeviceProbe { library, device, allow_software, kernel_cache })
+        };
         let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
-        let kernels = open_kernels(device, &settings.library);
+        let kernels = open_kernels(device, settings);
         let turns = match device {
             NetworkDevice::Wgpu => Turns::one_at_a_time(),
             NetworkDevice::Cpu | NetworkDevice::Cuda => Turns::unlimited(),
@@ -103,16 +108,16 @@ impl Runtime {
         })
     }
 
-    /// Runs a tiny network and a tiny kernel on a device, and returns its name. Software in the place of a GPU is taken only
-    /// where `allow_software`. A provider that cannot start may end the process: call this in one of its own.
+    /// Runs a tiny network and a tiny kernel on a device, and returns its name. A provider that cannot start may end the
+    /// process: call this in one of its own.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn probe(library: &Path, device: NetworkDevice, allow_software: bool) -> Result<String, ModelError> {
-        read_library_version(library)?;
-        let environment = open_environment(library)?;
-        probe::check(&environment, library, device, allow_software)
-            .map_err(|detail| ModelError::Device { device: device.to_string(), detail })
+    pub fn probe(probe: &DeviceProbe<'_>) -> Result<String, ModelError> {
+        read_library_version(probe.library)?;
+        let environment = open_environment(probe.library)?;
+        probe::check(&environment, probe)
+            .map_err(|detail| ModelError::Device { device: probe.device.to_string(), detail })
     }
 
     /// Describes the library by version and size, not by its path: the same library elsewhere computes the same.
@@ -170,12 +175,12 @@ impl fmt::Display for Runtime {
 }
 
 /// Names the device of the kernels, which the first network opens.
-fn open_kernels(device: NetworkDevice, library: &Path) -> KernelDevice {
+fn open_kernels(device: NetworkDevice, settings: &RuntimeSettings) -> KernelDevice {
     match device {
         NetworkDevice::Cpu => KernelDevice::cpu(),
         NetworkDevice::Cuda => {
-            let compiler = probe::find_compiler(library);
-            KernelDevice::opened_by(move || gpu::open_cuda(0, compiler.as_deref()))
+            let folders = probe::find_cuda_folders(&settings.library, settings.kernel_cache.as_deref());
+            KernelDevice::opened_by(move || gpu::open_cuda(0, &folders))
         }
         // Software was refused before, where it is not wanted.
         NetworkDevice::Wgpu => KernelDevice::opened_by(|| gpu::open_vulkan(true)),
@@ -247,7 +252,8 @@ mod tests {
     #[test]
     fn the_relu_model_loads_and_runs() {
         let Some(library) = find_library() else { return };
-        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
+        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, kernel_cache: None };
+        // Has run it once already, as on every device that it opens.
         let runtime = Runtime::open(&settings).unwrap();
         let builder = ort::session::Session::builder(&runtime.environment).unwrap();
         assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);

@@ -78,6 +78,15 @@ impl Workload {
         }
         sizes
     }
+
+    /// Returns where a network of this workload runs, of the device in use. The bib gate has one torso a call: .2 ms of a
+    /// core, while each of its layers would be a launch on an NVIDIA GPU, between two copies, in the way of larger calls.
+    fn device(self, in_use: NetworkDevice) -> NetworkDevice {
+        match (self, in_use) {
+            (Self::BibGate, NetworkDevice::Cuda) => NetworkDevice::Cpu,
+            _ => in_use,
+        }
+    }
 }
 
 /// A loaded network. Belongs to one thread.
@@ -115,7 +124,8 @@ impl Network {
     /// Loads a network. On a CPU, `backend` computes it.
     ///
     /// # Errors
-    /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded.
+    /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded, or
+    /// the device is lost.
     pub fn load(
         runtime: &Runtime,
         file: &NetworkFile,
@@ -130,14 +140,15 @@ impl Network {
         {
             return Err(file_error(format!("no file at {}", path.display())));
         }
+        let device = workload.device(runtime.device());
         let turns = runtime.turns().clone();
         let _turn = turns.wait();
         let mut builder =
             session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
-        let providers = execution_providers(runtime, workload, backend);
+        let providers = execution_providers(device, workload, backend);
         if !providers.is_empty() {
             builder = builder.with_execution_providers(providers).map_err(|error| ModelError::Device {
-                device: runtime.device().to_string(),
+                device: device.to_string(),
                 detail: error.to_string(),
             })?;
         }
@@ -146,14 +157,16 @@ impl Network {
                 .with_dimension_override(dimension, size)
                 .map_err(|error| file_error(error.to_string()))?;
         }
-        let kernels = runtime.kernels().clone();
+        let kernels = match device {
+            NetworkDevice::Cpu => KernelDevice::cpu(),
+            NetworkDevice::Cuda | NetworkDevice::Wgpu => runtime.kernels().clone(),
+        };
         let _call = kernels.begin_call();
         let session = match file {
             NetworkFile::Path(path) => builder.commit_from_file(path),
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
-        let session = session.map_err(|error| file_error(error.to_string()))?;
-        let device = runtime.device();
+        let session = session.map_err(|error| failure::classify_load(&name, device, error.to_string()))?;
         let turns = turns.clone();
         Ok(Self { name, session: DeviceSession { session: Some(session), device, turns, kernels } })
     }
@@ -230,16 +243,16 @@ fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
 
 /// The providers in the order of preference; ONNX Runtime's own with its defaults where there is none.
 fn execution_providers(
-    runtime: &Runtime,
+    device: NetworkDevice,
     workload: Workload,
     backend: Backend,
 ) -> Vec<ExecutionProviderDispatch> {
-    if runtime.device() == NetworkDevice::Cuda {
+    if device == NetworkDevice::Cuda {
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return vec![cuda.build().error_on_failure()];
     }
-    if runtime.device() == NetworkDevice::Wgpu {
+    if device == NetworkDevice::Wgpu {
         return vec![ep::WebGPU::default().build().error_on_failure()];
     }
     let without_arena = ep::CPU::default().with_arena_allocator(false).build();
@@ -256,4 +269,19 @@ fn execution_providers(
         ep::OpenVINO::default().with_device_type("CPU").with_arbitrary_config("load_config", config);
     // OpenVINO computes, but ONNX Runtime allocates the outputs: an arena would keep those of the largest picture.
     vec![openvino.build().error_on_failure(), without_arena]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bib_gate_stays_on_the_processor_beside_an_nvidia_gpu() {
+        use NetworkDevice::{Cpu, Cuda, Wgpu};
+        assert_eq!([Cpu, Cuda, Wgpu].map(|device| Workload::BibGate.device(device)), [Cpu, Cpu, Wgpu]);
+        let others = [Workload::FaceDetection, Workload::Embedding, Workload::DynamicTextDetection];
+        assert!(others.iter().all(|workload| workload.device(Cuda) == Cuda));
+        let providers = execution_providers(Cpu, Workload::BibGate, Backend::OnnxRuntime);
+        assert!(providers.is_empty(), "ONNX Runtime's own, which every library has");
+    }
 }

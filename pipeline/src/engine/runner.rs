@@ -396,6 +396,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use crossbeam_channel::{Receiver, Sender, bounded};
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
     use photofinish_store::model::cost::thread_cpu_time;
     use photofinish_store::model::ids::{OrganizationId, PhotoId};
@@ -500,6 +501,70 @@ mod tests {
         assert!(matches!(exit, Exit::Outage(_)), "{exit:?}");
         assert_eq!(batches, [recorded(8, "12")]);
         assert_eq!(shown_depth(&recorder.handle()), "0");
+    }
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// A stage whose calls begin and end when the test says so.
+    struct PacedStage {
+        /// Is sent the photos of each call when it begins.
+        began: Sender<usize>,
+        /// Lets a call end.
+        may_end: Receiver<()>,
+    }
+
+    impl Stage for PacedStage {
+        type In = ();
+        type Out = ();
+
+        fn run(&mut self, batch: &[()]) -> Result<BatchResults<()>, Outage> {
+            self.began.send(batch.len()).unwrap();
+            self.may_end.recv_timeout(TIMEOUT).unwrap();
+            Ok(batch.iter().map(|()| Ok(())).collect())
+        }
+    }
+
+    /// A device that is idle takes what there is; what arrives while it works is its next call.
+    #[test]
+    fn a_lone_photo_starts_at_once_and_one_that_arrives_meanwhile_goes_right_after_it() {
+        let runtime = Runtime::new().unwrap();
+        let leases = Arc::new(LeaseTable::new(Arc::new(MemoryQueue::default())));
+        let (sender, inlet) = edge(8);
+        let (next_sender, next_inlet) = edge::<(), Infallible>(8);
+        let (began_sender, began) = bounded(8);
+        let (end_call, may_end) = bounded(8);
+        let factory: StageFactory<PacedStage> =
+            Arc::new(move || Ok(PacedStage { began: began_sender.clone(), may_end: may_end.clone() }));
+        let worker = Worker {
+            factory,
+            batch_size: 8,
+            inlet,
+            outlet: Outlet::to(next_sender),
+            stats: Arc::new(StageStats::new("one")),
+            store: StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() },
+            cpu_shares: None,
+            has_drained: false,
+        };
+        let thread = std::thread::Builder::new().spawn(move || worker.run(|| {})).unwrap();
+        let organization = OrganizationId::generate();
+        let send = || {
+            let ticket = Ticket::open(&leases, Arc::new(lease_of(organization)));
+            sender.send(InFlight { ticket, item: () }).unwrap();
+        };
+        // No more follow for now, and the sender stays: nothing but the photo itself says that a call may begin.
+        send();
+        assert_eq!(began.recv_timeout(TIMEOUT), Ok(1));
+        send();
+        end_call.send(()).unwrap();
+        assert_eq!(began.recv_timeout(TIMEOUT), Ok(1), "without waiting for seven others");
+        (0..3).for_each(|_| send());
+        end_call.send(()).unwrap();
+        assert_eq!(began.recv_timeout(TIMEOUT), Ok(3), "all that arrived meanwhile");
+        end_call.send(()).unwrap();
+        drop(sender);
+        let exit = thread.join().unwrap();
+        assert!(matches!(exit, Exit::Drained), "{exit:?}");
+        assert_eq!(std::iter::from_fn(|| next_inlet.try_recv(|_| true)).count(), 5);
     }
 
     /// A stage that takes as many steps for a photo as its item says, and records the item of each step.

@@ -14,6 +14,7 @@ use crate::image::exif::ExifData;
 use crate::image::pool::{PixelPool, PooledPicture};
 use crate::image::upright_resizer::UprightResizer;
 use crate::settings::Limits;
+use crate::stages::embed;
 use crate::stages::inference::grey_frame;
 
 /// The long side, in pixels, of the frame from which the face is embedded: faces in selfies are large, so more pixels
@@ -92,6 +93,15 @@ impl FaceExtractor {
         let upright_resizer = UprightResizer::new(pool.clone());
         let (resizer, detector) = (Resizer::default(), models.create_face_detector()?);
         Ok(Self { decoder, upright_resizer, resizer, detector, embedder, model, limits, pool })
+    }
+
+    /// Runs both networks, on a grey frame.
+    ///
+    /// # Errors
+    /// When one of them does not run.
+    pub(crate) fn try_networks(&mut self) -> Result<(), Outage> {
+        self.detector.detect(&[grey_frame()], DETECTION_LONG_SIDES[0])?;
+        Ok(embed::self_test(self.embedder.as_mut())?)
     }
 
     /// Frees the buffers that were kept for the next selfie.

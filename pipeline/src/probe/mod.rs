@@ -6,6 +6,7 @@
 pub(crate) mod error;
 pub(crate) mod extractor;
 pub(crate) mod service;
-pub(crate) mod supervisor;
+pub(crate) mod state;
+mod supervisor;
 mod turns;
 mod worker;

@@ -18,7 +18,8 @@ use tracing::Span;
 
 use super::error::ProbeServiceError;
 use super::extractor::ProbeFace;
-use super::supervisor::{ProbeRequest, ProbeStatus, ProbeSupervisor, ServiceRate};
+use super::state::{ProbeState, ProbeStatus};
+use super::supervisor::{ProbeRequest, ProbeSupervisor, TimeLimits};
 use super::turns::{NoTurn, Turn, Turns};
 use super::worker::{STAGE, WorkerContext};
 use crate::engine::cpu_shares::ReservedCores;
@@ -40,6 +41,8 @@ pub struct ProbeSettings {
     pub places: usize,
     /// How long examining one selfie may take. After that its thread is left behind and replaced.
     pub time_limit: Duration,
+    /// How long one call of a device may take. One that takes longer never returns.
+    pub device_call_limit: Duration,
 }
 
 /// The service, running on its own threads. When it is stopped or dropped it accepts no more selfies; those whose turn
@@ -54,8 +57,7 @@ pub struct ProbeService {
 struct Shared {
     turns: Arc<Turns>,
     requests: Mutex<Option<Sender<ProbeRequest>>>,
-    rate: Arc<ServiceRate>,
-    status: Arc<Mutex<ProbeStatus>>,
+    state: Arc<ProbeState>,
 }
 
 /// The turn of a caller: its selfie is next.
@@ -72,25 +74,23 @@ impl ProbeService {
     pub fn start(models: Arc<dyn ModelFactory>, settings: ProbeSettings, cores: ReservedCores) -> Self {
         // Requests hold turns, so there are never more.
         let (sender, receiver) = bounded(TURNS);
-        let rate = Arc::new(ServiceRate::default());
-        let status = Arc::new(Mutex::new(ProbeStatus::Starting));
+        let state = Arc::new(ProbeState::default());
         let context =
             WorkerContext { models, limits: settings.limits, stats: Arc::new(StageStats::new(STAGE)) };
-        let (time_limit, shared_rate) = (settings.time_limit, Arc::clone(&rate));
-        let supervisor =
-            ProbeSupervisor::new(receiver, context, time_limit, shared_rate, Arc::clone(&status), cores);
+        let time_limits = TimeLimits { selfie: settings.time_limit, device_call: settings.device_call_limit };
+        let supervisor = ProbeSupervisor::new(receiver, context, time_limits, Arc::clone(&state), cores);
         let spawned =
             std::thread::Builder::new().name("probe-supervisor".into()).spawn(move || supervisor.run());
         let thread = match spawned {
             Ok(thread) => Some(thread),
             Err(error) => {
                 tracing::error!(error = %error, "failed to start probe thread, selfies are refused");
-                *lock(&status) = ProbeStatus::Down(format!("no thread: {error}"));
+                state.set_status(ProbeStatus::Down(format!("no thread: {error}")));
                 None
             }
         };
         let turns = Turns::new(TURNS, settings.places);
-        let shared = Arc::new(Shared { turns, requests: Mutex::new(Some(sender)), rate, status });
+        let shared = Arc::new(Shared { turns, requests: Mutex::new(Some(sender)), state });
         Self { shared, thread: Mutex::new(thread) }
     }
 
@@ -105,7 +105,7 @@ impl ProbeService {
             Err(no_turn) => {
                 let error = match no_turn {
                     NoTurn::Full { ahead } => {
-                        ProbeServiceError::Busy { retry_after: self.shared.rate.estimate(ahead) }
+                        ProbeServiceError::Busy { retry_after: self.shared.state.rate.estimate(ahead) }
                     }
                     NoTurn::Closed => ProbeServiceError::Unavailable,
                 };
@@ -117,7 +117,13 @@ impl ProbeService {
 
     /// Returns whether selfies can be examined.
     pub fn status(&self) -> ProbeStatus {
-        lock(&self.shared.status).clone()
+        self.shared.state.status()
+    }
+
+    /// Returns why this process cannot use its device any more: the device is lost and could not be opened again, or calls
+    /// of it never return. The process has to be replaced; no selfie is examined until then.
+    pub fn device_failure(&self) -> Option<&str> {
+        self.shared.state.device_failure()
     }
 
     /// Accepts no more selfies, processes those whose turn has come, and ends the threads but those that hang. Blocks.

@@ -1,8 +1,9 @@
 //! Passes selfies to a worker, one after the other, and replaces a worker that hangs. Never calls native code, so it
 //! always responds. A thread that hangs cannot be ended: at most [`MAX_HANGING`] of them are left behind.
+//!
+//! A device that this process cannot use any more is given up: the supervisor says so and ends.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,11 @@ use tracing::Span;
 
 use super::error::ProbeServiceError;
 use super::extractor::ProbeFace;
+use super::state::{ProbeState, ProbeStatus};
 use super::turns::Turn;
-use super::worker::{ProbeWorker, SelfieJob, WorkerContext};
+use super::worker::{LoadKind, ProbeWorker, SelfieJob, WorkerContext};
 use crate::engine::cpu_shares::ReservedCores;
-use crate::engine::sync::lock;
+use crate::engine::fault::Outage;
 
 /// With so many threads that hang, no other is started until one of them ends: each keeps its models in memory and
 /// perhaps a core busy.
@@ -26,19 +28,9 @@ const MAX_HANGING: usize = 4;
 /// The pause before a worker is started, or its models are loaded, again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The assumed time per selfie until one was measured.
-const INITIAL_ESTIMATE: Duration = Duration::from_millis(200);
-
-/// Whether selfies can be examined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProbeStatus {
-    /// The models are being loaded for the first time.
-    Starting,
-    /// They can.
-    Running,
-    /// They cannot, for this reason. The service keeps trying.
-    Down(String),
-}
+/// After so many failures in a row that the device caused, over some 15 s, only another process has it back, as
+/// for the pipeline.
+const MAX_DEVICE_OUTAGES: u32 = 8;
 
 /// A selfie whose turn has come.
 pub(super) struct ProbeRequest {
@@ -54,41 +46,21 @@ pub(super) struct ProbeRequest {
     pub(super) turn: Turn,
 }
 
-/// How long a selfie takes: a moving average in microseconds, for the estimate of when to retry.
-#[derive(Debug)]
-pub(super) struct ServiceRate(AtomicU64);
-
-impl Default for ServiceRate {
-    fn default() -> Self {
-        Self(AtomicU64::new(to_micros(INITIAL_ESTIMATE)))
-    }
-}
-
-impl ServiceRate {
-    /// Returns how long so many selfies take, in whole seconds, at least one.
-    pub(super) fn estimate(&self, selfies: usize) -> Duration {
-        let micros = (selfies as u64).saturating_mul(self.0.load(Ordering::Relaxed));
-        Duration::from_secs(micros.div_ceil(1_000_000).max(1))
-    }
-
-    fn record(&self, took: Duration) {
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store((before.saturating_mul(3).saturating_add(to_micros(took))) / 4, Ordering::Relaxed);
-    }
-}
-
-fn to_micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// How long things may take.
+#[derive(Clone, Copy)]
+pub(super) struct TimeLimits {
+    /// One selfie.
+    pub(super) selfie: Duration,
+    /// One call of a device. One that takes longer never returns.
+    pub(super) device_call: Duration,
 }
 
 /// The thread beside the worker.
 pub(super) struct ProbeSupervisor {
     requests: Receiver<ProbeRequest>,
     context: WorkerContext,
-    /// How long one selfie may take.
-    time_limit: Duration,
-    rate: Arc<ServiceRate>,
-    status: Arc<Mutex<ProbeStatus>>,
+    time_limits: TimeLimits,
+    state: Arc<ProbeState>,
     /// Of which each selfie takes one from the photos.
     cores: ReservedCores,
     /// The worker whose models are loaded, or that can be told to load them.
@@ -96,35 +68,36 @@ pub(super) struct ProbeSupervisor {
     hanging: Vec<JoinHandle<()>>,
     workers_started: usize,
     restored_at: Instant,
+    /// Consecutive failures of the models that the device caused.
+    device_outages: u32,
 }
 
 impl ProbeSupervisor {
     pub(super) fn new(
         requests: Receiver<ProbeRequest>,
         context: WorkerContext,
-        time_limit: Duration,
-        rate: Arc<ServiceRate>,
-        status: Arc<Mutex<ProbeStatus>>,
+        time_limits: TimeLimits,
+        state: Arc<ProbeState>,
         cores: ReservedCores,
     ) -> Self {
         Self {
             requests,
             context,
-            time_limit,
-            rate,
-            status,
+            time_limits,
+            state,
             cores,
             worker: None,
             hanging: Vec::new(),
             workers_started: 0,
             restored_at: Instant::now(),
+            device_outages: 0,
         }
     }
 
-    /// Serves requests until all senders are dropped.
+    /// Serves requests until all senders are dropped, or the device is given up.
     pub(super) fn run(mut self) {
         let mut is_working = self.restore();
-        loop {
+        while self.state.device_failure().is_none() {
             if !is_working && self.restored_at.elapsed() >= RETRY_DELAY {
                 is_working = self.restore();
             }
@@ -155,8 +128,11 @@ impl ProbeSupervisor {
         let started_at = Instant::now();
         let core = self.cores.reserve();
         worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed(), spent });
-        let (result, is_working) = match worker.extracted.recv_timeout(self.time_limit) {
-            Ok(extraction) => (extraction.result, !extraction.must_reload),
+        let (result, is_working) = match worker.extracted.recv_timeout(self.time_limits.selfie) {
+            Ok(extraction) => {
+                extraction.outage.iter().for_each(|outage| self.record_outage(outage));
+                (extraction.result, !extraction.must_reload)
+            }
             Err(RecvTimeoutError::Timeout) => {
                 self.abandon_worker();
                 (Err(ProbeServiceError::TimedOut), false)
@@ -168,7 +144,7 @@ impl ProbeSupervisor {
             }
         };
         drop(core);
-        self.rate.record(started_at.elapsed());
+        self.state.rate.record(started_at.elapsed());
         drop(turn);
         // The caller may have given up meanwhile.
         drop(reply.send(result));
@@ -181,11 +157,29 @@ impl ProbeSupervisor {
         let restored = self.start_worker().and_then(|()| self.load_models());
         self.restored_at = Instant::now();
         let is_working = restored.is_ok();
-        *lock(&self.status) = match restored {
+        self.state.set_status(match restored {
             Ok(()) => ProbeStatus::Running,
             Err(reason) => ProbeStatus::Down(reason),
-        };
+        });
+        if let Some(time) = self.find_hanging_call().filter(|_| !is_working) {
+            self.state
+                .give_device_up(format!("a call of the device has not returned for {} s", time.as_secs()));
+        }
         is_working
+    }
+
+    /// Counts failures of the models that the device caused, and gives it up after too many.
+    fn record_outage(&mut self, outage: &Outage) {
+        self.device_outages = if outage.is_of_device() { self.device_outages + 1 } else { 0 };
+        if self.device_outages >= MAX_DEVICE_OUTAGES {
+            self.state.give_device_up(outage.to_string());
+        }
+    }
+
+    /// For how long a call of the device has been running that never returns.
+    fn find_hanging_call(&self) -> Option<Duration> {
+        let longest = self.context.models.longest_device_call()?;
+        (longest >= self.time_limits.device_call).then_some(longest)
     }
 
     fn start_worker(&mut self) -> Result<(), String> {
@@ -201,16 +195,27 @@ impl ProbeSupervisor {
         Ok(())
     }
 
-    /// Waits until the models are loaded, however long that takes: compiling them for a device may take minutes.
+    /// Waits until the models are loaded, however long that takes, unless a call of the device never returns: compiling
+    /// them for a device may take minutes.
     fn load_models(&mut self) -> Result<(), String> {
         let Some(worker) = &self.worker else { return Err("no thread".into()) };
-        worker.load();
+        worker.load(if self.device_outages > 0 { LoadKind::Proven } else { LoadKind::Unproven });
         loop {
-            match worker.loaded.recv_timeout(self.time_limit) {
-                Ok(true) => return Ok(()),
-                Ok(false) => return Err("the models cannot be loaded".into()),
+            match worker.loaded.recv_timeout(self.time_limits.selfie) {
+                Ok(Ok(())) => {
+                    self.device_outages = 0;
+                    return Ok(());
+                }
+                Ok(Err(outage)) => {
+                    self.record_outage(&outage);
+                    return Err("the models cannot be loaded".into());
+                }
+                Err(RecvTimeoutError::Timeout) if self.find_hanging_call().is_some() => {
+                    self.hanging.extend(self.worker.take().map(ProbeWorker::abandon));
+                    return Err("the models are never loaded".into());
+                }
                 Err(RecvTimeoutError::Timeout) => {
-                    *lock(&self.status) = ProbeStatus::Down("the models are still being loaded".into());
+                    self.state.set_status(ProbeStatus::Down("the models are still being loaded".into()));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.worker = None;
@@ -227,7 +232,7 @@ impl ProbeSupervisor {
         tracing::error!(
             hanging = self.hanging.len(),
             "selfie took more than {:?}, leaving its thread behind",
-            self.time_limit
+            self.time_limits.selfie
         );
     }
 
@@ -236,5 +241,43 @@ impl ProbeSupervisor {
         if self.worker.take().is_some_and(|worker| worker.join().is_err()) {
             tracing::error!("probe thread panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_models::fakes::FakeModels;
+    use photofinish_models::traits::ModelError;
+
+    use super::*;
+    use crate::engine::stage_stats::StageStats;
+    use crate::probe::worker::STAGE;
+    use crate::settings::Limits;
+
+    fn new_supervisor() -> ProbeSupervisor {
+        let (_sender, requests) = crossbeam_channel::bounded(1);
+        let context = WorkerContext {
+            models: Arc::new(FakeModels::default()),
+            limits: Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: false },
+            stats: Arc::new(StageStats::new(STAGE)),
+        };
+        let time_limits =
+            TimeLimits { selfie: Duration::from_secs(60), device_call: Duration::from_secs(60) };
+        ProbeSupervisor::new(requests, context, time_limits, Arc::default(), ReservedCores::default())
+    }
+
+    #[test]
+    fn only_failures_in_a_row_that_the_device_caused_give_it_up() {
+        let mut supervisor = new_supervisor();
+        let lost = Outage::from(ModelError::Device { device: "cuda".into(), detail: "lost".into() });
+        let damaged = Outage::from(ModelError::File { name: "net".into(), detail: "damaged".into() });
+        for _ in 0..3 {
+            (1..MAX_DEVICE_OUTAGES).for_each(|_| supervisor.record_outage(&lost));
+            supervisor.record_outage(&damaged);
+        }
+        assert_eq!(supervisor.state.device_failure(), None);
+        (0..MAX_DEVICE_OUTAGES).for_each(|_| supervisor.record_outage(&lost));
+        let reason = supervisor.state.device_failure().unwrap();
+        assert!(reason.contains("device cuda: lost"), "{reason}");
     }
 }

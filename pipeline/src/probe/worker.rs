@@ -14,6 +14,7 @@ use tracing::Span;
 
 use super::error::ProbeServiceError;
 use super::extractor::{ExtractionError, FaceExtractor, ProbeFace};
+use crate::engine::fault::{Component, Outage};
 use crate::engine::runner::panic_message;
 use crate::engine::spans::StageSpan;
 use crate::engine::stage_stats::StageStats;
@@ -35,15 +36,24 @@ pub(super) struct WorkerContext {
 pub(super) struct ProbeWorker {
     thread: JoinHandle<()>,
     commands: Sender<Command>,
-    /// Gets one value for each command to load: whether the models are loaded.
-    pub(super) loaded: Receiver<bool>,
+    /// Gets one value for each command to load: why the models are not loaded, if they are not.
+    pub(super) loaded: Receiver<Result<(), Outage>>,
     /// Gets one value for each selfie.
     pub(super) extracted: Receiver<Extraction>,
 }
 
 enum Command {
-    Load,
+    Load(LoadKind),
     Extract(SelfieJob),
+}
+
+/// How models are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoadKind {
+    /// Loaded, no more.
+    Unproven,
+    /// Tried too, because the device was lost: a device may load what it cannot run.
+    Proven,
 }
 
 /// A selfie to examine.
@@ -62,6 +72,8 @@ pub(super) struct Extraction {
     pub(super) result: Result<ProbeFace, ProbeServiceError>,
     /// Whether the models were dropped and must be loaded again.
     pub(super) must_reload: bool,
+    /// Why the models failed, if that is why they were dropped.
+    pub(super) outage: Option<Outage>,
 }
 
 impl ProbeWorker {
@@ -86,11 +98,11 @@ impl ProbeWorker {
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 let is_delivered = match command {
-                    Command::Load => {
+                    Command::Load(kind) => {
                         // The old models first: both at once may not fit the device.
                         drop(extractor.take());
-                        extractor = context.load_extractor();
-                        loaded_sender.send(extractor.is_some()).is_ok()
+                        let loaded = context.load_extractor(kind).map(|loaded| extractor = Some(loaded));
+                        loaded_sender.send(loaded).is_ok()
                     }
                     Command::Extract(job) => {
                         extracted_sender.send(context.process_selfie(&mut extractor, job)).is_ok()
@@ -106,8 +118,8 @@ impl ProbeWorker {
     }
 
     /// Tells the worker to load its models; [`Self::loaded`] gets whether that worked.
-    pub(super) fn load(&self) {
-        self.send(Command::Load);
+    pub(super) fn load(&self, kind: LoadKind) {
+        self.send(Command::Load(kind));
     }
 
     /// Tells the worker to examine a selfie; [`Self::extracted`] gets what it gave.
@@ -143,54 +155,60 @@ impl WorkerContext {
         // Dropped before the result is delivered: the span of the request must not end while a child of it is open.
         let span = StageSpan::new(span, STAGE, 1, waited);
         let timer = self.stats.start_batch();
-        let result = {
+        let extraction = {
             let _entered = span.enter();
             self.extract_face(extractor, &selfie)
         };
         spent.add(STAGE, timer.finish_step(1, 1));
-        Extraction { result, must_reload: extractor.is_none() }
+        extraction
     }
 
     /// Examines a selfie. After a panic or a failure of the models the extractor is dropped.
-    fn extract_face(
-        &self,
-        extractor: &mut Option<FaceExtractor>,
-        selfie: &[u8],
-    ) -> Result<ProbeFace, ProbeServiceError> {
-        let Some(current) = extractor.as_mut() else { return Err(ProbeServiceError::Unavailable) };
+    fn extract_face(&self, extractor: &mut Option<FaceExtractor>, selfie: &[u8]) -> Extraction {
+        let Some(current) = extractor.as_mut() else {
+            let result = Err(ProbeServiceError::Unavailable);
+            return Extraction { result, must_reload: true, outage: None };
+        };
+        let keep = |result| Extraction { result, must_reload: false, outage: None };
         let error = match catch_unwind(AssertUnwindSafe(|| current.extract(selfie))) {
-            Ok(Ok(face)) => return Ok(face),
+            Ok(Ok(face)) => return keep(Ok(face)),
             Ok(Err(error)) => error,
             Err(panic) => {
                 self.stats.record_panic();
                 let message = panic_message(panic.as_ref());
                 tracing::warn!(message, "selfie panicked, reloading probe models");
                 *extractor = None;
-                return Err(ProbeServiceError::Unreadable);
+                let result = Err(ProbeServiceError::Unreadable);
+                return Extraction { result, must_reload: true, outage: None };
             }
         };
         match error {
-            ExtractionError::NoFace => Err(ProbeServiceError::NoFace),
+            ExtractionError::NoFace => keep(Err(ProbeServiceError::NoFace)),
             ExtractionError::Unreadable(poison) => {
                 tracing::debug!(detail = %poison, "failed to read selfie");
-                Err(ProbeServiceError::Unreadable)
+                keep(Err(ProbeServiceError::Unreadable))
             }
             ExtractionError::Unavailable(outage) => {
                 tracing::error!(reason = %outage, "probe models failed, reloading them");
                 *extractor = None;
-                Err(ProbeServiceError::Unavailable)
+                let result = Err(ProbeServiceError::Unavailable);
+                Extraction { result, must_reload: true, outage: Some(outage) }
             }
         }
     }
 
-    fn load_extractor(&self) -> Option<FaceExtractor> {
-        let loaded = catch_unwind(AssertUnwindSafe(|| FaceExtractor::new(self.models.as_ref(), self.limits)));
-        let reason = match loaded {
-            Ok(Ok(extractor)) => return Some(extractor),
-            Ok(Err(outage)) => outage.to_string(),
-            Err(panic) => panic_message(panic.as_ref()),
+    fn load_extractor(&self, kind: LoadKind) -> Result<FaceExtractor, Outage> {
+        let load = || -> Result<FaceExtractor, Outage> {
+            let mut extractor = FaceExtractor::new(self.models.as_ref(), self.limits)?;
+            if kind == LoadKind::Proven {
+                extractor.try_networks()?;
+            }
+            Ok(extractor)
         };
-        tracing::error!(reason, "failed to load probe models, selfies are refused");
-        None
+        let loaded = catch_unwind(AssertUnwindSafe(load))
+            .unwrap_or_else(|panic| Err(Outage::new(Component::Stage(STAGE), panic_message(panic.as_ref()))));
+        loaded.inspect_err(|outage| {
+            tracing::error!(reason = %outage, "failed to load probe models, selfies are refused");
+        })
     }
 }

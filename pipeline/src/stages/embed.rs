@@ -31,7 +31,7 @@ fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, Embedd
 }
 
 /// Embeds the face of a grey frame.
-fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
+pub(crate) fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
     // Eyes, nose and mouth of a face that fills the grey frame.
     let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)].map(|(x, y)| Point { x, y });
     embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)

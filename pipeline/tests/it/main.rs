@@ -9,5 +9,6 @@ mod faulty_gpu;
 mod lifecycle;
 mod photos;
 mod probe;
+mod probe_devices;
 mod spans;
 mod support;

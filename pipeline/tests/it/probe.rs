@@ -21,12 +21,12 @@ use crate::support::{
     wait_for,
 };
 
-fn new_runtime() -> tokio::runtime::Runtime {
+pub(crate) fn new_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// Has a selfie of some organization embedded.
-async fn embed(service: &ProbeService, selfie: Vec<u8>) -> Result<ProbeFace, ProbeServiceError> {
+pub(crate) async fn embed(service: &ProbeService, selfie: Vec<u8>) -> Result<ProbeFace, ProbeServiceError> {
     embed_for(service, OrganizationId::generate(), selfie).await
 }
 
@@ -120,14 +120,14 @@ where
     }
 }
 
-fn models_with<F>(make_detector: F) -> Arc<dyn ModelFactory>
+pub(crate) fn models_with<F>(make_detector: F) -> Arc<dyn ModelFactory>
 where
     F: Fn(Box<dyn FaceDetector>) -> Result<Box<dyn FaceDetector>, ModelError> + Send + Sync + 'static,
 {
     Arc::new(ModelsWith(make_detector))
 }
 
-fn lost_device() -> ModelError {
+pub(crate) fn lost_device() -> ModelError {
     ModelError::Device { device: "fake".into(), detail: "lost".into() }
 }
 
@@ -245,7 +245,7 @@ fn gated_selfie() -> Vec<u8> {
 }
 
 /// Returns a selfie that takes little time.
-fn small_selfie(person: u16) -> Vec<u8> {
+pub(crate) fn small_selfie(person: u16) -> Vec<u8> {
     let mut picture = gradient_picture(300, 300);
     paint_face(&mut picture, person, [40, 40, 160]);
     encode_jpeg(&picture)
@@ -383,5 +383,6 @@ fn models_that_cannot_be_loaded_are_reported_and_loaded_when_they_can_be() {
     // Without any request: a load balancer sends none to a process that is not ready.
     wait_for("a service that works", || (service.status() == ProbeStatus::Running).then_some(()));
     assert!(runtime.block_on(embed(&service, selfie())).is_ok());
+    assert_eq!(service.device_failure(), None, "the device has come back");
     service.stop();
 }

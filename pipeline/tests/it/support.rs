@@ -31,8 +31,12 @@ use tokio::runtime::Runtime;
 pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000, reads_heic: false };
 
 /// The settings of probe services, with a time limit that no test reaches.
-pub const PROBE_SETTINGS: ProbeSettings =
-    ProbeSettings { limits: LIMITS, places: 16, time_limit: TEST_TIMEOUT };
+pub const PROBE_SETTINGS: ProbeSettings = ProbeSettings {
+    limits: LIMITS,
+    places: 16,
+    time_limit: TEST_TIMEOUT,
+    device_call_limit: DEVICE_CALL_LIMIT,
+};
 
 /// The longest time that [`wait_for`] waits.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(600);

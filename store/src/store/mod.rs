@@ -25,7 +25,7 @@ use crate::model::object_key::ObjectKey;
 use crate::model::photo::CountMismatch;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::sealing::{MasterSecret, VisitorSecret};
-use crate::search::faces::FaceCache;
+use crate::search::faces::{FaceCache, FindGpu, GpuAlbums};
 use crate::search::texts::TextSearch;
 use crate::sql;
 use crate::sql::erasures::rows::ErasureRows;
@@ -271,6 +271,12 @@ impl Store {
                 tracing::warn!(%error, "failed to refresh the face index, retrying in {} s", period.as_secs());
             }
         }
+    }
+
+    /// Searches faces of hot albums on the GPU that `find_gpu` returns once it is open, with at most `limit_bytes` of its
+    /// memory. Answers stay the same. To be called at most once.
+    pub fn search_faces_on(&self, find_gpu: Box<FindGpu>, limit_bytes: usize) {
+        self.face_cache.search_on(GpuAlbums::new(find_gpu, limit_bytes));
     }
 
     /// Brings the albums in memory up to the database now.

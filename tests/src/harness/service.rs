@@ -56,6 +56,13 @@ impl ServiceOptions {
         self
     }
 
+    /// Without this setting, which has its default then.
+    #[must_use]
+    pub fn without_setting(mut self, name: &str) -> Self {
+        self.settings.retain(|(set, _)| set != name);
+        self
+    }
+
     /// In this role: `all`, `serve` or `work`.
     #[must_use]
     pub fn with_role(mut self, role: &'static str) -> Self {

@@ -1,6 +1,7 @@
 //! ONNX Runtime with CUDA, for machines with an NVIDIA GPU: the wheel and NVIDIA's libraries from PyPI, in a Python
 //! environment of their own (over 2 GB).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -21,13 +22,8 @@ const CUDA_13_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
 /// The last package with CUDA 12 libraries.
 const CUDA_12_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
 
-/// A runtime that can use the GPU.
-pub struct CudaRuntime {
-    /// The library to load.
-    pub library: PathBuf,
-    /// Folders of NVIDIA's libraries, for `LD_LIBRARY_PATH`.
-    pub library_folders: Vec<PathBuf>,
-}
+/// The folder of ONNX Runtime with all that it loads.
+const LIBRARIES_FOLDER: &str = "runtime-cuda-libraries";
 
 /// A version of CUDA, by the drivers that support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,8 +50,18 @@ impl CudaVersion {
     }
 }
 
-/// Installs the runtime.
-pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<CudaRuntime> {
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Twelve => "12",
+            Self::Thirteen => "13",
+        })
+    }
+}
+
+/// Installs the runtime in one folder with NVIDIA's libraries, `.photofinish/runtime-cuda-libraries`, which the service
+/// opens by their paths from there. Returns ONNX Runtime's library.
+pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<PathBuf> {
     let package = cuda.package();
     run_step("ONNX Runtime with CUDA", || {
         print_note(&format!("{package} with NVIDIA's libraries, over 2 GB unless installed"));
@@ -67,17 +73,18 @@ pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<CudaRuntime
         Ok(StepOutcome::Done(package.into()))
     })?;
     let packages = find_site_packages(environment(layout)?.folder())?;
-    let library = runtime::find_library_in(&packages.join("onnxruntime/capi"))?;
-    Ok(CudaRuntime { library, library_folders: list_library_folders(&packages.join("nvidia"))? })
+    let target = layout.state_path(LIBRARIES_FOLDER);
+    run_step("libraries of CUDA in one folder", || collect_libraries(&packages, &target))?;
+    runtime::find_library_in(&target)
 }
 
-/// Links the runtime and everything it loads into one folder for an image: `.photofinish/runtime-cuda-libraries`.
-pub fn collect_libraries(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<StepOutcome> {
-    let target = layout.state_path("runtime-cuda-libraries");
-    digest::recreate_folder(&target)?;
-    let own = runtime.library.parent().context("a library is in a folder")?;
+/// Links the runtime and everything it loads into one folder.
+fn collect_libraries(packages: &Path, target: &Path) -> anyhow::Result<StepOutcome> {
+    digest::recreate_folder(target)?;
+    let mut folders = vec![packages.join("onnxruntime/capi")];
+    folders.extend(list_library_folders(&packages.join("nvidia"))?);
     let mut count = 0;
-    for folder in std::iter::once(own).chain(runtime.library_folders.iter().map(PathBuf::as_path)) {
+    for folder in &folders {
         for library in list_libraries(folder)? {
             let name = library.file_name().context("a library has a file name")?;
             // Hard links: the libraries are gigabytes.
@@ -139,6 +146,30 @@ mod tests {
         assert_eq!(CudaVersion::for_driver(580), CudaVersion::Thirteen);
         assert_eq!(CudaVersion::for_driver(570), CudaVersion::Twelve);
         assert_eq!(CudaVersion::for_driver(0), CudaVersion::Twelve);
+    }
+
+    #[test]
+    fn everything_that_is_loaded_is_in_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let packages = folder.path().join("site-packages");
+        let files = [
+            "onnxruntime/capi/libonnxruntime.so.1.31.1",
+            "onnxruntime/capi/libonnxruntime_providers_cuda.so",
+            "nvidia/cu13/lib/libcudart.so.13",
+            "nvidia/cudnn/lib/libcudnn.so.9",
+        ];
+        for file in files.map(|file| packages.join(file)) {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, b"").unwrap();
+        }
+        let target = folder.path().join("libraries");
+        for _ in 0..2 {
+            collect_libraries(&packages, &target).unwrap();
+            let names = files.map(|file| target.join(file.rsplit('/').next().unwrap()));
+            assert!(names.iter().all(|file| file.is_file()));
+            assert_eq!(target.read_dir().unwrap().count(), names.len());
+            assert_eq!(runtime::find_library_in(&target).unwrap(), names[0]);
+        }
     }
 
     #[test]

@@ -91,12 +91,6 @@ pub fn watch_console(layout: &Layout) -> anyhow::Result<()> {
     console::watch(layout)
 }
 
-/// Installs the libraries that a GPU image has in place of the runtime.
-pub fn install_gpu_image_libraries(layout: &Layout, version: cuda::CudaVersion) -> anyhow::Result<()> {
-    let runtime = cuda::install(layout, version)?;
-    run_step("libraries of CUDA in one folder", || cuda::collect_libraries(layout, &runtime))
-}
-
 /// Installs the portraits from which the sample event is drawn.
 pub fn install_sample_event(layout: &Layout) -> anyhow::Result<()> {
     run_step("portraits in the public domain", || portraits::install(layout))

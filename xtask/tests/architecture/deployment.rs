@@ -150,3 +150,11 @@ fn every_image_of_others_is_named_by_its_digest() {
         assert!(is_digest, "{image} is named by its tag alone");
     }
 }
+
+/// The service opens NVIDIA's libraries by their paths.
+#[test]
+fn no_image_sets_a_search_path_of_libraries() {
+    for name in ["Dockerfile", "Dockerfile.cuda", "Dockerfile.wgpu"] {
+        assert!(!source::text(name).contains("LD_LIBRARY_PATH"), "{name} sets one");
+    }
+}

@@ -152,8 +152,8 @@ impl AlbumLoader {
         let bytes = matrix.bytes();
         let residency = Arc::new(ResidencyGuard(Arc::clone(&self.memory_freed)));
         let weak = Arc::downgrade(&residency);
-        *faces =
-            AlbumFaces { change: Some(change), matrix, passes: Arc::default(), _residency: Some(residency) };
+        let change = Some(change);
+        *faces = AlbumFaces { change, matrix, _residency: Some(residency), ..AlbumFaces::default() };
         metrics::counter!(metric_names::FACE_INDEX_LOADS).increment(1);
         update_entry(&self.albums, slot, |entry| (entry.bytes, entry.residency) = (bytes, weak));
         Ok(())

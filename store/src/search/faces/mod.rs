@@ -2,11 +2,12 @@
 //!
 //! [`source`] defines what is read from the database, [`matrix`] stores the faces of one album, [`residency`] decides
 //! which albums stay in memory, and [`loader`] reads them in tasks that [`updates`] shares between searches. A search is a
-//! pass over the album, which it shares with others ([`passes`]), and then a ranking of what it found by the exact vectors
-//! ([`ranking`]). [`cache`] makes the [`FaceIndex`](crate::traits::FaceIndex) of these.
+//! pass over the album, which it shares with others ([`passes`]) and a GPU may take part in ([`gpu`]), and then a ranking of
+//! what it found by the exact vectors ([`ranking`]). [`cache`] makes the [`FaceIndex`](crate::traits::FaceIndex) of these.
 
 pub(crate) mod cache;
 mod fingerprint;
+pub(crate) mod gpu;
 mod loader;
 pub(crate) mod matrix;
 mod passes;
@@ -16,4 +17,5 @@ pub(crate) mod source;
 mod updates;
 
 pub(crate) use self::cache::FaceCache;
+pub(crate) use self::gpu::{FindGpu, GpuAlbums};
 pub(crate) use self::source::{Change, FaceChanges, FaceSource};

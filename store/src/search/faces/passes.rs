@@ -3,11 +3,13 @@
 
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use photofinish_kernels::quantised::Scanner;
 use tokio::sync::{OwnedRwLockReadGuard, oneshot};
 
+use super::gpu::GpuAlbums;
+use super::matrix::pass::Pass;
 use super::matrix::shortlist::ShortlistedFace;
 use super::residency::AlbumFaces;
 use crate::error::{StoreError, StoreErrorKind};
@@ -28,6 +30,30 @@ const MAX_THREADS: usize = 8;
 
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+
+/// What makes passes.
+#[derive(Clone)]
+pub(super) struct PassDevices {
+    pub(super) scanner: Scanner,
+    pub(super) gpu: Option<Arc<GpuAlbums>>,
+}
+
+impl PassDevices {
+    /// Returns a shortlist per query.
+    fn make_pass(&self, faces: &AlbumFaces, queries: &[&FaceQuery]) -> Vec<Vec<ShortlistedFace>> {
+        let threads = count_threads(faces.matrix.len(), queries.len());
+        let gpu = self.gpu.as_ref().and_then(|albums| {
+            let pass = albums.begin_pass(&faces.on_gpu, &faces.matrix, Instant::now())?;
+            Some((albums, pass))
+        });
+        let pass = Pass { scanner: self.scanner, threads, gpu: gpu.as_ref().map(|(_, pass)| pass) };
+        let shortlists = faces.matrix.shortlist(&pass, queries);
+        if let Some((albums, pass)) = gpu {
+            albums.end_pass(pass, Instant::now());
+        }
+        shortlists
+    }
+}
 
 /// The searches of one album that wait for a pass over it.
 #[derive(Default)]
@@ -63,7 +89,7 @@ impl SharedPasses {
     /// Returns a shortlist per query, after the next pass over `faces`, whose passes these are.
     pub(super) async fn shortlist(
         self: &Arc<Self>,
-        scanner: Scanner,
+        devices: PassDevices,
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: Vec<FaceQuery>,
     ) -> Result<Shortlists> {
@@ -75,7 +101,7 @@ impl SharedPasses {
         };
         if !was_running {
             let mut running = RunningPasses { passes: Arc::clone(self), has_ended: false };
-            tokio::task::spawn_blocking(move || while running.run_next(scanner) {});
+            tokio::task::spawn_blocking(move || while running.run_next(&devices) {});
         }
         // Fails when a pass panics or the runtime stops.
         outcome.await.map_err(|_| StoreError::new(StoreErrorKind::Unavailable, "score faces"))
@@ -95,7 +121,7 @@ struct RunningPasses {
 
 impl RunningPasses {
     /// Makes a pass for those that wait; returns false when nobody does, and another thread is then started for the next.
-    fn run_next(&mut self, scanner: Scanner) -> bool {
+    fn run_next(&mut self, devices: &PassDevices) -> bool {
         let searches = {
             let mut state = self.passes.lock();
             // The clients of these have gone.
@@ -111,11 +137,9 @@ impl RunningPasses {
         };
         let Some(first) = searches.first() else { return false };
         // All hold the same faces: they have not changed since the first one of them came.
-        let matrix = &first.faces.matrix;
         let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
-        let threads = count_threads(matrix.len(), queries.len());
         let before = thread_cpu_time();
-        let mut shortlists = matrix.shortlist(scanner, &queries, threads).into_iter();
+        let mut shortlists = devices.make_pass(&first.faces, &queries).into_iter();
         let cpu = thread_cpu_time().saturating_sub(before);
         let probes = queries.len();
         for search in searches {
@@ -170,6 +194,10 @@ mod tests {
     use crate::search::faces::matrix::{FaceMatrix, IndexedFace, UnlimitedMemory};
     use crate::search::scoring::{HitsPer, ScoreRule};
 
+    fn cpu() -> PassDevices {
+        PassDevices { scanner: Scanner::new(&Device::Cpu), gpu: None }
+    }
+
     /// Faces in all directions of a plane, one per degree.
     fn make_faces() -> AlbumFaces {
         let mut matrix = FaceMatrix::default();
@@ -211,7 +239,7 @@ mod tests {
                     tokio::spawn(async move {
                         let guard = faces.read_owned().await;
                         let queries = vec![make_query(number), make_query(number + 180)];
-                        passes.shortlist(Scanner::new(&Device::Cpu), guard, queries).await.unwrap()
+                        passes.shortlist(cpu(), guard, queries).await.unwrap()
                     })
                 })
                 .collect();
@@ -219,7 +247,7 @@ mod tests {
                 let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
                 async move {
                     let guard = faces.read_owned().await;
-                    passes.shortlist(Scanner::new(&Device::Cpu), guard, vec![make_query(0)]).await
+                    passes.shortlist(cpu(), guard, vec![make_query(0)]).await
                 }
             });
             for _ in 0..100 {
@@ -240,7 +268,7 @@ mod tests {
             assert_eq!(passes.lock().passes, 3);
             // The next search starts another thread, and nobody holds the faces any more.
             let guard = Arc::clone(&faces).read_owned().await;
-            let again = passes.shortlist(Scanner::new(&Device::Cpu), guard, vec![make_query(7)]).await;
+            let again = passes.shortlist(cpu(), guard, vec![make_query(7)]).await;
             assert_eq!(again.unwrap().found.len(), 1);
             assert!(faces.try_write().is_ok());
         });

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
+use super::gpu::GpuAlbum;
 use super::matrix::{FaceMatrix, MemoryObserver};
 use super::passes::SharedPasses;
 use super::source::Change;
@@ -73,6 +74,8 @@ pub(super) struct AlbumFaces {
     pub(super) matrix: FaceMatrix,
     /// The searches that wait for a pass over the matrix.
     pub(super) passes: Arc<SharedPasses>,
+    /// What a GPU has of the matrix.
+    pub(super) on_gpu: Arc<GpuAlbum>,
     /// Declared after the matrix, so that it is dropped after it.
     pub(super) _residency: Option<Arc<ResidencyGuard>>,
 }

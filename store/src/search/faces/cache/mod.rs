@@ -12,7 +12,7 @@
 mod person_search;
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -22,9 +22,11 @@ use photofinish_kernels::quantised::Scanner;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use self::person_search::PersonSearch;
+use super::gpu::GpuAlbums;
 use super::loader::{AlbumLoader, Reload};
+use super::matrix::pass::Pass;
 use super::matrix::shortlist::ShortlistedFace;
-use super::passes::Shortlists;
+use super::passes::{PassDevices, Shortlists};
 use super::ranking::Ranker;
 use super::residency::{AlbumFaces, CacheSlot, ResidentAlbums, update_entry};
 use super::source::{Change, FaceSource};
@@ -49,6 +51,8 @@ pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
     scanner: Scanner,
     scorer: Cosine,
+    /// Where hot albums are too.
+    gpu: OnceLock<Arc<GpuAlbums>>,
     /// To whom searches are charged.
     costs: Arc<SearchCosts>,
 }
@@ -60,6 +64,7 @@ impl FaceCache {
             loader: Arc::new(AlbumLoader::new(source, limit_bytes)),
             scanner: Scanner::new(&Device::Cpu),
             scorer: Cosine::new(&Device::Cpu),
+            gpu: OnceLock::new(),
             costs: Arc::default(),
         }
     }
@@ -68,6 +73,11 @@ impl FaceCache {
     pub(crate) fn charging(mut self, costs: Arc<SearchCosts>) -> Self {
         self.costs = costs;
         self
+    }
+
+    /// Searches hot albums on a GPU from now on; only the first call counts.
+    pub(crate) fn search_on(&self, gpu: GpuAlbums) {
+        self.gpu.get_or_init(|| Arc::new(gpu));
     }
 
     /// Ends what is being read; searches that wait for it fail.
@@ -129,6 +139,9 @@ impl FaceCache {
                 outcome = outcome.map(|_| false);
             }
         }
+        if let Some(gpu) = self.gpu.get() {
+            gpu.record_metrics();
+        }
         outcome
     }
 
@@ -188,11 +201,13 @@ impl FaceCache {
     ) -> Result<Vec<Vec<ShortlistedFace>>> {
         let found = if faces.matrix.len() <= INLINE_SCORING_FACES {
             let before = thread_cpu_time();
-            let found = faces.matrix.shortlist(self.scanner, &queries.iter().collect::<Vec<_>>(), 1);
+            let pass = Pass { scanner: self.scanner, threads: 1, gpu: None };
+            let found = faces.matrix.shortlist(&pass, &queries.iter().collect::<Vec<_>>());
             Shortlists { found, cpu: thread_cpu_time().saturating_sub(before) }
         } else {
             let passes = Arc::clone(&faces.passes);
-            passes.shortlist(self.scanner, faces, queries.to_vec()).await?
+            let devices = PassDevices { scanner: self.scanner, gpu: self.gpu.get().cloned() };
+            passes.shortlist(devices, faces, queries.to_vec()).await?
         };
         self.costs.add(album, FACE_SEARCH_STAGE, Spent { cpu: found.cpu, ..Spent::default() });
         Ok(found.found)

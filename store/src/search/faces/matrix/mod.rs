@@ -10,14 +10,17 @@
 mod bibs;
 mod entry;
 mod model_faces;
+pub(crate) mod pass;
 pub(crate) mod shortlist;
 #[cfg(test)]
 mod tests;
 
-use photofinish_kernels::quantised::{QuantisedRow, Scanner};
+use photofinish_kernels::batch::near;
+use photofinish_kernels::quantised::{DeviceCopy, QuantisedRow};
 
 use self::entry::FaceEntry;
 use self::model_faces::ModelFaces;
+use self::pass::Pass;
 use self::shortlist::ShortlistedFace;
 use super::fingerprint::fingerprint;
 use crate::error::{StoreError, StoreErrorKind};
@@ -126,20 +129,15 @@ impl FaceMatrix {
     }
 
     /// Returns per query the faces that may be answers to it, in any order: all that are, and as few others as can be told
-    /// without their vectors. `threads` share the work.
-    pub(crate) fn shortlist(
-        &self,
-        scanner: Scanner,
-        queries: &[&FaceQuery],
-        threads: usize,
-    ) -> Vec<Vec<ShortlistedFace>> {
+    /// without their vectors.
+    pub(crate) fn shortlist(&self, pass: &Pass<'_>, queries: &[&FaceQuery]) -> Vec<Vec<ShortlistedFace>> {
         let mut shortlists = vec![Vec::new(); queries.len()];
         for group in &self.groups {
             let own = queries.iter().copied().enumerate();
             let (places, own): (Vec<usize>, Vec<&FaceQuery>) =
                 own.filter(|(_, query)| group.holds_comparable(&query.probe)).unzip();
             if !own.is_empty() {
-                let found = group.shortlist(scanner, &own, threads);
+                let found = group.shortlist(pass, &own);
                 places.into_iter().zip(found).for_each(|(place, faces)| shortlists[place] = faces);
             }
         }
@@ -160,6 +158,16 @@ impl FaceMatrix {
     /// Returns the allocated memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.groups.iter().map(ModelFaces::bytes).sum()
+    }
+
+    /// Returns the bytes that the vectors take on a device.
+    pub(crate) fn device_bytes(&self) -> usize {
+        self.groups.iter().flat_map(ModelFaces::chunks).map(near::count_bytes).sum()
+    }
+
+    /// Returns the copies of the vectors on a device, as far as there are any.
+    pub(crate) fn device_copies(&self) -> Vec<DeviceCopy> {
+        self.groups.iter().flat_map(ModelFaces::chunks).map(|rows| rows.device_copy()).collect()
     }
 
     /// Returns the index of a model's faces; adds an empty set if there is none.

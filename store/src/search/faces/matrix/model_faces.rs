@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use photofinish_kernels::quantised::{BLOCK_ROWS, ProbeBatch, QuantisedRow, QuantisedRows, Scanner};
+use photofinish_kernels::quantised::{BLOCK_ROWS, ProbeBatch, QuantisedRow, QuantisedRows};
 
 use super::bibs::BibTexts;
 use super::entry::{EntryBib, FaceEntry};
-use super::shortlist::{Collector, RowFaces, ShortlistedFace};
-use crate::model::cost::{add_helper_cpu, thread_cpu_time};
+use super::pass::{ModelSearch, Pass};
+use super::shortlist::{RowFaces, ShortlistedFace};
 #[cfg(test)]
 use crate::model::ids::FaceId;
 use crate::model::ids::PhotoId;
@@ -195,50 +195,16 @@ impl ModelFaces {
     }
 
     /// Returns per query the faces that may be answers to it. The queries have probes of this model.
-    pub(super) fn shortlist(
-        &self,
-        scanner: Scanner,
-        queries: &[&FaceQuery],
-        threads: usize,
-    ) -> Vec<Vec<ShortlistedFace>> {
+    pub(super) fn shortlist(&self, pass: &Pass<'_>, queries: &[&FaceQuery]) -> Vec<Vec<ShortlistedFace>> {
         let vectors: Vec<&[f32]> = queries.iter().map(|query| query.probe.vector.as_slice()).collect();
-        let probes = ProbeBatch::new(&vectors);
-        let part_chunks = self.chunks.len().div_ceil(threads.max(1)).max(1);
-        let collect = |part: usize| {
-            self.collect(scanner, &probes, queries, part * part_chunks..(part + 1) * part_chunks)
-        };
-        let parts = self.chunks.len().div_ceil(part_chunks);
-        let collectors = std::thread::scope(|scope| {
-            let help = move |part| move || (collect(part), thread_cpu_time());
-            let others: Vec<_> = (1..parts).map(|part| scope.spawn(help(part))).collect();
-            let mut collectors = collect(0);
-            for other in others {
-                let (found, cpu) = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                add_helper_cpu(cpu);
-                collectors.iter_mut().zip(found).for_each(|(own, found)| own.merge(found));
-            }
-            collectors
-        });
-        collectors.into_iter().map(|collector| collector.finish(self)).collect()
+        let chunks = self.chunks().collect();
+        let search = ModelSearch { faces: self, chunks, probes: ProbeBatch::new(&vectors), queries };
+        search.run(pass).into_iter().map(|collector| collector.finish(self)).collect()
     }
 
-    /// Collects candidates from some of the chunks.
-    fn collect<'q>(
-        &self,
-        scanner: Scanner,
-        probes: &ProbeBatch,
-        queries: &[&'q FaceQuery],
-        chunks: std::ops::Range<usize>,
-    ) -> Vec<Collector<'q>> {
-        let mut collectors: Vec<Collector<'q>> = queries.iter().map(|query| Collector::new(query)).collect();
-        let mut min_cosines: Vec<f32> = collectors.iter().map(Collector::min_cosine).collect();
-        for index in chunks.start..chunks.end.min(self.chunks.len()) {
-            let first_row = index * CHUNK_FACES;
-            scanner.scan(probes, &self.chunks[index].vectors, &mut min_cosines, |candidate| {
-                collectors[candidate.probe].add(first_row + candidate.row, &candidate, self)
-            });
-        }
-        collectors
+    /// Returns the vectors, in chunks.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &QuantisedRows> {
+        self.chunks.iter().map(|chunk| &chunk.vectors)
     }
 
     pub(super) fn face(&self, row: usize) -> &FaceEntry {

@@ -56,6 +56,11 @@ impl<'q> Collector<'q> {
         Self { query, min_score, found: Vec::new(), prune_at }
     }
 
+    /// Returns an empty one for the same search in other rows, where what is found must be as good as here.
+    pub(super) fn start_beside(&self) -> Self {
+        Self { min_score: self.min_score, ..Self::new(self.query) }
+    }
+
     /// Returns the cosine that a face must be able to reach.
     pub(super) fn min_cosine(&self) -> f32 {
         self.query.rule.min_cosine(self.min_score)
@@ -94,7 +99,7 @@ impl<'q> Collector<'q> {
     }
 
     /// Drops candidates that `k` hits are certain to surpass.
-    fn prune(&mut self, faces: &impl RowFaces) {
+    pub(super) fn prune(&mut self, faces: &impl RowFaces) {
         // Those that may turn out too good for a hit are none of the `k`.
         let certain = self.found.iter().filter(|bounds| bounds.upper < self.query.scores.end);
         let mut lowers: Vec<f64> = match self.query.per {

@@ -1,5 +1,6 @@
 //! What is loaded when, what is evicted, and that two versions of an album are never in memory at once.
 
+mod gpu;
 mod loads;
 mod persons;
 mod rankings;

@@ -3,20 +3,23 @@
 mod plain_list;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
+use photofinish_kernels::quantised::Scanner;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::model_faces::CHUNK_FACES;
+use super::pass::GpuPass;
 use super::*;
 use crate::model::encoding::vector_to_bytes;
 use crate::model::ids::{AlbumId, OrganizationId};
+use crate::search::faces::gpu::tests::plain_gpu::PlainGpu;
 use crate::search::faces::ranking::Ranker;
 use crate::search::faces::source::{Change, FaceChanges, FaceSource};
 use crate::search::scoring::{FaceBib, HitsPer, PersonBib, ScoreRule, ScoredFace, Vote, WornBib, elect_bib};
@@ -69,6 +72,7 @@ struct SearchedFaces {
     matrix: FaceMatrix,
     stored: StoredVectors,
     next_id: i64,
+    gpu: Arc<PlainGpu>,
 }
 
 impl SearchedFaces {
@@ -86,7 +90,18 @@ impl SearchedFaces {
     }
 
     fn search(&self, query: &FaceQuery, threads: usize) -> Vec<ScoredFace> {
-        let shortlist = self.matrix.shortlist(Scanner::new(&Device::Cpu), &[query], threads).pop().unwrap();
+        let scanner = Scanner::new(&Device::Cpu);
+        let found = self.rank(query, &Pass { scanner, threads, gpu: None });
+        let reads = *self.stored.reads.lock().unwrap();
+        let gpu = GpuPass::new(Device::Gpu(Arc::clone(&self.gpu) as _));
+        let on_gpu = self.rank(query, &Pass { scanner, threads, gpu: Some(&gpu) });
+        assert!(gpu.into_failure().is_none() && on_gpu == found, "a device finds the same");
+        *self.stored.reads.lock().unwrap() = reads;
+        found
+    }
+
+    fn rank(&self, query: &FaceQuery, pass: &Pass<'_>) -> Vec<ScoredFace> {
+        let shortlist = self.matrix.shortlist(pass, &[query]).pop().unwrap();
         let scorer = Cosine::new(&Device::Cpu);
         let mut ranker = Ranker::new(&self.stored, AlbumId::generate(), scorer);
         let ranking = ranker.rank(query, shortlist).now_or_never().expect("nothing to wait for").unwrap();

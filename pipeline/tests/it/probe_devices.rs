@@ -1,0 +1,149 @@
+//! The probe service on a device that fails: it is given up where only another process has it back.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use photofinish_kernels::image::frame::Frame;
+use photofinish_models::fakes::FakeModels;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, FaceBox, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
+};
+use photofinish_pipeline::{ProbeService, ProbeServiceError, ProbeSettings, ProbeStatus, ReservedCores};
+
+use crate::probe::{embed, lost_device, models_with, new_runtime, small_selfie};
+use crate::support::{PROBE_SETTINGS, wait_for};
+
+/// Failures in a row after which the device is given up.
+const MAX_OUTAGES: usize = 8;
+
+fn wait_for_failure(service: &ProbeService) -> String {
+    wait_for("the end of the service", || service.device_failure().map(str::to_owned))
+}
+
+#[test]
+fn a_device_that_is_lost_for_good_is_given_up() {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&loads);
+    let models = models_with(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Err(lost_device())
+    });
+    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let reason = wait_for_failure(&service);
+    assert!(reason.contains("device fake: lost"), "{reason}");
+    assert!(matches!(service.status(), ProbeStatus::Down(_)), "{:?}", service.status());
+    let answer = new_runtime().block_on(embed(&service, small_selfie(3)));
+    assert_eq!(answer, Err(ProbeServiceError::Unavailable));
+    service.stop();
+    assert_eq!(loads.load(Ordering::SeqCst), MAX_OUTAGES);
+}
+
+/// A detector whose device loads it and runs it no more once `is_lost`.
+struct DyingDetector {
+    detector: Box<dyn FaceDetector>,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl FaceDetector for DyingDetector {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        if self.is_lost.load(Ordering::SeqCst) {
+            return Err(lost_device());
+        }
+        self.detector.detect(frames, long_side)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.detector.identity()
+    }
+}
+
+#[test]
+fn a_device_that_loads_models_and_does_not_run_them_is_given_up() {
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let shared = Arc::clone(&is_lost);
+    let models =
+        models_with(move |detector| Ok(Box::new(DyingDetector { detector, is_lost: Arc::clone(&shared) })));
+    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let runtime = new_runtime();
+    assert!(runtime.block_on(embed(&service, small_selfie(3))).is_ok());
+    is_lost.store(true, Ordering::SeqCst);
+    let answer = runtime.block_on(embed(&service, small_selfie(3)));
+    assert_eq!(answer, Err(ProbeServiceError::Unavailable));
+    let reason = wait_for_failure(&service);
+    assert!(reason.contains("device fake: lost"), "{reason}");
+    service.stop();
+}
+
+#[test]
+fn a_device_that_is_lost_and_comes_back_is_used_again() {
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let shared = Arc::clone(&is_lost);
+    let models =
+        models_with(move |detector| Ok(Box::new(DyingDetector { detector, is_lost: Arc::clone(&shared) })));
+    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let runtime = new_runtime();
+    // Lost more often than it may be in a row.
+    for _ in 0..MAX_OUTAGES {
+        is_lost.store(true, Ordering::SeqCst);
+        let answer = runtime.block_on(embed(&service, small_selfie(3)));
+        assert_eq!(answer, Err(ProbeServiceError::Unavailable));
+        is_lost.store(false, Ordering::SeqCst);
+        wait_for("a service that works", || {
+            runtime.block_on(embed(&service, small_selfie(3))).is_ok().then_some(())
+        });
+    }
+    assert_eq!(service.device_failure(), None);
+    service.stop();
+}
+
+/// Models on a device whose calls do not return until it is released.
+#[derive(Default)]
+struct HangingModels {
+    is_released: Mutex<bool>,
+    released: Condvar,
+    called_at: Mutex<Option<Instant>>,
+}
+
+impl ModelFactory for HangingModels {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        FakeModels::default().create_face_detector()
+    }
+
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        self.called_at.lock().unwrap().get_or_insert_with(Instant::now);
+        let is_released = self.is_released.lock().unwrap();
+        drop(self.released.wait_while(is_released, |is_released| !*is_released).unwrap());
+        FakeModels::default().create_face_embedder()
+    }
+
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        Err(ModelError::Runtime("the probe service reads no bibs".into()))
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        FakeModels::default().batch_sizes()
+    }
+
+    fn longest_device_call(&self) -> Option<Duration> {
+        self.called_at.lock().unwrap().map(|called_at| called_at.elapsed())
+    }
+}
+
+#[test]
+fn a_device_whose_calls_never_return_is_given_up() {
+    let models = Arc::new(HangingModels::default());
+    let settings = ProbeSettings {
+        time_limit: Duration::from_millis(100),
+        device_call_limit: Duration::from_secs(1),
+        ..PROBE_SETTINGS
+    };
+    let service =
+        ProbeService::start(Arc::<HangingModels>::clone(&models), settings, ReservedCores::default());
+    let reason = wait_for_failure(&service);
+    assert!(reason.contains("a call of the device has not returned"), "{reason}");
+    // Does not wait for the thread that hangs.
+    service.stop();
+    *models.is_released.lock().unwrap() = true;
+    models.released.notify_all();
+}
