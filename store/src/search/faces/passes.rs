@@ -1,6 +1,7 @@
 //! Passes over the faces of an album. Searches that come while one is under way share the next: a pass reads the whole album,
 //! and reading it costs more than multiplying what was read with some more probes.
 
+use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +56,15 @@ impl PassDevices {
     }
 }
 
+/// Which pass of its own a search waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Its first.
+    New,
+    /// A later one: such searches go before new ones, so that what was begun is answered.
+    Begun,
+}
+
 /// The searches of one album that wait for a pass over it.
 #[derive(Default)]
 pub(super) struct SharedPasses {
@@ -72,6 +82,7 @@ struct PassState {
 /// A search and its hold on the faces, which do not change until it has its shortlists.
 struct WaitingSearch {
     queries: Vec<FaceQuery>,
+    progress: Progress,
     faces: OwnedRwLockReadGuard<AlbumFaces>,
     shortlists: oneshot::Sender<Shortlists>,
 }
@@ -92,11 +103,12 @@ impl SharedPasses {
         devices: PassDevices,
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: Vec<FaceQuery>,
+        progress: Progress,
     ) -> Result<Shortlists> {
         let (shortlists, outcome) = oneshot::channel();
         let was_running = {
             let mut state = self.lock();
-            state.waiting.push(WaitingSearch { queries, faces, shortlists });
+            state.waiting.push(WaitingSearch { queries, progress, faces, shortlists });
             std::mem::replace(&mut state.is_running, true)
         };
         if !was_running {
@@ -126,14 +138,14 @@ impl RunningPasses {
             let mut state = self.passes.lock();
             // The clients of these have gone.
             state.waiting.retain(|search| !search.shortlists.is_closed());
-            let count = count_searches(&state.waiting);
-            state.is_running = count > 0;
-            self.has_ended = count == 0;
+            let next = take_next(&mut state.waiting);
+            state.is_running = !next.is_empty();
+            self.has_ended = next.is_empty();
             #[cfg(test)]
             {
-                state.passes += count.min(1);
+                state.passes += next.len().min(1);
             }
-            state.waiting.drain(..count).collect::<Vec<_>>()
+            next
         };
         let Some(first) = searches.first() else { return false };
         // All hold the same faces: they have not changed since the first one of them came.
@@ -167,14 +179,39 @@ impl Drop for RunningPasses {
     }
 }
 
-/// Returns how many of the searches share the next pass: all that fit, and at least one.
-fn count_searches(waiting: &[WaitingSearch]) -> usize {
-    let mut probes = 0;
-    let fitting = waiting.iter().take_while(|search| {
-        probes += search.queries.len();
-        probes <= MAX_PROBES
-    });
-    fitting.count().max(waiting.len().min(1))
+/// Takes the searches that share the next pass: all that fit, and at least one.
+///
+/// Begun ones come first. Of the new ones the longest and the shortest waiting take turns: where more come than can be
+/// answered, those that have waited longest are about to leave, and who is answered in the order of coming alone has left
+/// by then, one after the other.
+fn take_next(waiting: &mut Vec<WaitingSearch>) -> Vec<WaitingSearch> {
+    let probes: Vec<(Progress, usize)> =
+        waiting.iter().map(|search| (search.progress, search.queries.len())).collect();
+    let mut is_taken = vec![false; waiting.len()];
+    let mut free = MAX_PROBES;
+    for (position, index) in order(&probes).into_iter().enumerate() {
+        let (_, count) = probes[index];
+        if count > free && position > 0 {
+            break;
+        }
+        free = free.saturating_sub(count);
+        is_taken[index] = true;
+    }
+    let mut is_taken = is_taken.into_iter();
+    waiting.extract_if(.., |_| is_taken.next().unwrap_or(false)).collect()
+}
+
+/// Returns the indices of the searches in the order in which they are taken.
+fn order(searches: &[(Progress, usize)]) -> Vec<usize> {
+    let with = |progress: Progress| {
+        (0..searches.len()).filter(move |index| searches[*index].0 == progress).collect::<Vec<_>>()
+    };
+    let (mut order, mut new) = (with(Progress::Begun), VecDeque::from(with(Progress::New)));
+    while let Some(oldest) = new.pop_front() {
+        order.push(oldest);
+        order.extend(new.pop_back());
+    }
+    order
 }
 
 /// Returns how many threads make a pass.
@@ -224,6 +261,17 @@ mod tests {
         FaceQuery { probe, k: 1, per: HitsPer::Face, scores: 0.5..2.0, rule: ScoreRule::default() }
     }
 
+    async fn make_waiting(
+        faces: &Arc<RwLock<AlbumFaces>>,
+        progress: Progress,
+        probes: usize,
+    ) -> (WaitingSearch, oneshot::Receiver<Shortlists>) {
+        let (shortlists, receiver) = oneshot::channel();
+        let queries = (0..probes as i64).map(make_query).collect();
+        let faces = Arc::clone(faces).read_owned().await;
+        (WaitingSearch { queries, progress, faces, shortlists }, receiver)
+    }
+
     #[test]
     fn searches_that_wait_share_a_pass_and_each_gets_its_own_faces() {
         // One thread for passes, which is busy until all searches have come.
@@ -239,7 +287,7 @@ mod tests {
                     tokio::spawn(async move {
                         let guard = faces.read_owned().await;
                         let queries = vec![make_query(number), make_query(number + 180)];
-                        passes.shortlist(cpu(), guard, queries).await.unwrap()
+                        passes.shortlist(cpu(), guard, queries, Progress::New).await.unwrap()
                     })
                 })
                 .collect();
@@ -247,7 +295,7 @@ mod tests {
                 let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
                 async move {
                     let guard = faces.read_owned().await;
-                    passes.shortlist(cpu(), guard, vec![make_query(0)]).await
+                    passes.shortlist(cpu(), guard, vec![make_query(0)], Progress::New).await
                 }
             });
             for _ in 0..100 {
@@ -268,10 +316,61 @@ mod tests {
             assert_eq!(passes.lock().passes, 3);
             // The next search starts another thread, and nobody holds the faces any more.
             let guard = Arc::clone(&faces).read_owned().await;
-            let again = passes.shortlist(cpu(), guard, vec![make_query(7)]).await;
+            let again = passes.shortlist(cpu(), guard, vec![make_query(7)], Progress::Begun).await;
             assert_eq!(again.unwrap().found.len(), 1);
             assert!(faces.try_write().is_ok());
         });
+    }
+
+    #[test]
+    fn begun_searches_come_first_and_of_new_ones_old_and_young_take_turns() {
+        let (new, begun) = (Progress::New, Progress::Begun);
+        let searches = [(new, 2), (begun, 1), (new, 2), (new, 2), (begun, 1), (new, 2)];
+        assert_eq!(order(&searches), [1, 4, 0, 5, 2, 3]);
+        assert_eq!(order(&[]), []);
+    }
+
+    /// Searches of three passes each come faster than they can be answered, and leave after four: some are answered, the
+    /// patient one too.
+    #[tokio::test]
+    async fn searches_that_leave_soon_are_answered_although_more_come_than_can_be() {
+        const PATIENCE: usize = 4;
+        let faces = Arc::new(RwLock::new(make_faces()));
+        let mut waiting = Vec::new();
+        let (mut answered, mut is_patient_answered) = (0, false);
+        let mut receivers: Vec<(usize, usize, oneshot::Receiver<Shortlists>)> = Vec::new();
+        for time in 0..40 {
+            for number in 0..20 {
+                let (search, receiver) = make_waiting(&faces, Progress::New, 2).await;
+                waiting.push(search);
+                let is_patient = (time, number) == (10, 10);
+                receivers.push((if is_patient { usize::MAX } else { time + PATIENCE }, 1, receiver));
+            }
+            waiting.retain(|search| !search.shortlists.is_closed());
+            for search in take_next(&mut waiting) {
+                drop(search.shortlists.send(Shortlists { found: Vec::new(), cpu: Duration::ZERO }));
+            }
+            let mut left = Vec::new();
+            for (until, passes, mut receiver) in receivers {
+                match receiver.try_recv() {
+                    Ok(_) if passes == 3 => {
+                        answered += 1;
+                        is_patient_answered |= until == usize::MAX;
+                    }
+                    Ok(_) => {
+                        let (search, receiver) = make_waiting(&faces, Progress::Begun, 1).await;
+                        waiting.push(search);
+                        left.push((until, passes + 1, receiver));
+                    }
+                    Err(_) if until > time => left.push((until, passes, receiver)),
+                    Err(_) => {}
+                }
+            }
+            receivers = left;
+        }
+        // 32 probes a pass, four a search: eight a pass at best.
+        assert!(answered > 200, "{answered} answered of at most 320");
+        assert!(is_patient_answered);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::gpu::GpuAlbums;
 use super::loader::{AlbumLoader, Reload};
 use super::matrix::pass::Pass;
 use super::matrix::shortlist::ShortlistedFace;
-use super::passes::{PassDevices, Shortlists};
+use super::passes::{PassDevices, Progress, Shortlists};
 use super::ranking::Ranker;
 use super::residency::{AlbumFaces, CacheSlot, ResidentAlbums, update_entry};
 use super::source::{Change, FaceSource};
@@ -198,6 +198,7 @@ impl FaceCache {
         album: AlbumId,
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: &[FaceQuery],
+        progress: Progress,
     ) -> Result<Vec<Vec<ShortlistedFace>>> {
         let found = if faces.matrix.len() <= INLINE_SCORING_FACES {
             let before = thread_cpu_time();
@@ -207,7 +208,7 @@ impl FaceCache {
         } else {
             let passes = Arc::clone(&faces.passes);
             let devices = PassDevices { scanner: self.scanner, gpu: self.gpu.get().cloned() };
-            passes.shortlist(devices, faces, queries.to_vec()).await?
+            passes.shortlist(devices, faces, queries.to_vec(), progress).await?
         };
         self.costs.add(album, FACE_SEARCH_STAGE, Spent { cpu: found.cpu, ..Spent::default() });
         Ok(found.found)
@@ -259,7 +260,8 @@ impl FaceIndex for FaceCache {
         loop {
             let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
             // From here on the faces may change: reading from the database holds up no update of the album.
-            let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query)).await?.pop();
+            let progress = if attempt == 1 { Progress::New } else { Progress::Begun };
+            let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?.pop();
             let mut ranker = self.ranker(album);
             let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;
             if ranker.is_current() || attempt == MAX_ATTEMPTS {

@@ -7,6 +7,7 @@ use tokio::sync::OwnedRwLockReadGuard;
 use super::FaceCache;
 use crate::model::ids::{AlbumId, FaceId};
 use crate::model::photo::Embedding;
+use crate::search::faces::passes::Progress;
 use crate::search::faces::ranking::Ranker;
 use crate::search::faces::residency::AlbumFaces as ResidentFaces;
 use crate::search::scoring::{FaceQuery, ScoredFace};
@@ -48,12 +49,13 @@ impl AlbumFaces for PersonSearch<'_> {
 
     async fn search(&self, queries: Vec<FaceQuery>) -> Result<Vec<Vec<ScoredFace>>> {
         let first = self.faces.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let progress = if first.is_some() { Progress::New } else { Progress::Begun };
         let faces = match first {
             Some(faces) => Some(faces),
             None => self.cache.faces_in_memory(self.album).await?,
         };
         let Some(faces) = faces else { return Ok(vec![Vec::new(); queries.len()]) };
-        let shortlists = self.cache.shortlist(self.album, faces, &queries).await?;
+        let shortlists = self.cache.shortlist(self.album, faces, &queries, progress).await?;
         let mut ranker = self.ranker.lock().await;
         let mut found = Vec::with_capacity(queries.len());
         for (query, shortlist) in queries.iter().zip(shortlists) {
