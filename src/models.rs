@@ -14,27 +14,36 @@ use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
-use crate::devices;
+use crate::devices::{self, DeviceSettings};
 
-/// Opens the factory of the configured models.
+/// Opens the factories of the configured models, one for each device.
 ///
 /// # Errors
 /// When the runtime, the device or a model file cannot be used: the message says what to do.
-pub fn open_models(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
+pub fn open_models(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
     match config.settings.models.models {
         ModelKind::Zoo => open_zoo(config),
         #[cfg(feature = "fakes")]
-        ModelKind::Fake => Ok(open_fakes(config)),
+        ModelKind::Fake => Ok(vec![open_fakes(config)]),
     }
 }
 
-fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
-    let runtime = open_runtime(config)?;
+/// [`open_models`] on another thread: a device may take minutes, and whoever awaits this may leave.
+///
+/// # Errors
+/// As [`open_models`].
+pub async fn open_in_background(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
+    let config = config.clone();
+    tokio::task::spawn_blocking(move || open_models(&config)).await?
+}
+
+fn open_zoo(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
+    let OpenedRuntime { runtime, others } = open_runtime(config)?;
     tracing::info!(%runtime, "opened the models");
-    Ok(Arc::new(
-        open_networks(config, runtime)?
-            .with_precision(config.settings.models.text_precision, Some(&tuning_file(config)))?,
-    ))
+    let first = open_networks(config, runtime)?
+        .with_precision(config.settings.models.text_precision, Some(&tuning_file(config)))?;
+    let others: Vec<ZooModels> = others.iter().map(|ordinal| first.on_device(*ordinal)).collect();
+    Ok(std::iter::once(first).chain(others).map(|models| Arc::new(models) as Arc<dyn ModelFactory>).collect())
 }
 
 /// Opens the networks of the best complete model set, computed by ONNX Runtime.
@@ -59,14 +68,23 @@ fn open_fakes(config: &Config) -> Arc<dyn ModelFactory> {
     Arc::new(FakeModels { read_delay: config.settings.fakes.read_delay, ..FakeModels::default() })
 }
 
+/// ONNX Runtime, and where else it can be used.
+pub struct OpenedRuntime {
+    /// On the first of the devices.
+    pub runtime: Runtime,
+    /// The numbers of the other devices.
+    pub others: Vec<usize>,
+}
+
 /// Opens ONNX Runtime on the configured device.
 ///
 /// # Errors
 /// When the library or the device cannot be used.
-pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
+pub fn open_runtime(config: &Config) -> anyhow::Result<OpenedRuntime> {
     let models = &config.settings.models;
-    let settings = devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
-    Ok(Runtime::open(&settings)?)
+    let DeviceSettings { first, others } =
+        devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
+    Ok(OpenedRuntime { runtime: Runtime::open(&first)?, others })
 }
 
 /// How to search and to turn a score into a confidence, by identity of every embedder whose vectors an album may contain.

@@ -23,18 +23,19 @@ pub fn find_library(configured: Option<&Path>, device: NetworkDevice) -> anyhow:
     find_in_folders(&search_folders(device, binary.as_deref().and_then(Path::parent), Path::new("")))
 }
 
-/// The folders of a device, then those for all devices, by the folder of the binary and the working folder.
+/// The folders beside the binary, then those below the working folder, which may be one that the service writes to; of each
+/// first that of the device, then those for all.
 fn search_folders(device: NetworkDevice, beside: Option<&Path>, working: &Path) -> Vec<PathBuf> {
-    // Names of folders in images, and of what set-up makes.
-    let (shipped, fetched) = match device {
+    // Of an installation with several libraries, and of what set-up makes.
+    let (installed, fetched) = match device {
         NetworkDevice::Cpu => (None, None),
         NetworkDevice::Cuda => (Some("../lib/cuda"), Some(".photofinish/runtime-cuda-libraries")),
         NetworkDevice::Wgpu => (Some("../lib/wgpu"), Some(".photofinish/runtime-webgpu")),
     };
     let mut folders = Vec::new();
-    folders.extend(beside.zip(shipped).map(|(beside, shipped)| beside.join(shipped)));
-    folders.extend(fetched.map(|fetched| working.join(fetched)));
+    folders.extend(beside.zip(installed).map(|(beside, installed)| beside.join(installed)));
     folders.extend(beside.into_iter().flat_map(|beside| [beside.to_path_buf(), beside.join("../lib")]));
+    folders.extend(fetched.map(|fetched| working.join(fetched)));
     folders.extend([working.join(".photofinish/runtime"), PathBuf::from("/opt/onnxruntime/lib")]);
     folders
 }
@@ -94,20 +95,15 @@ mod tests {
         // In the order in which each is preferred to those before.
         add("work/.photofinish/runtime");
         assert_eq!(find_all(root.path()), all_at(["work/.photofinish/runtime"; 3]));
+        add("work/.photofinish/runtime-webgpu");
+        add("work/.photofinish/runtime-cuda-libraries");
+        let fetched = ["runtime", "runtime-cuda-libraries", "runtime-webgpu"];
+        let fetched = fetched.map(|folder| Some(format!("work/.photofinish/{folder}/libonnxruntime.so.1")));
+        assert_eq!(find_all(root.path()), fetched);
         add("lib");
         assert_eq!(find_all(root.path()), all_at(["bin/../lib"; 3]));
-        add("work/.photofinish/runtime-webgpu");
-        assert_eq!(
-            find_all(root.path()),
-            all_at(["bin/../lib", "bin/../lib", "work/.photofinish/runtime-webgpu"])
-        );
-        add("work/.photofinish/runtime-cuda-libraries");
-        add("lib/wgpu");
-        assert_eq!(
-            find_all(root.path()),
-            all_at(["bin/../lib", "work/.photofinish/runtime-cuda-libraries", "bin/../lib/wgpu"])
-        );
         add("lib/cuda");
+        add("lib/wgpu");
         assert_eq!(find_all(root.path()), all_at(["bin/../lib", "bin/../lib/cuda", "bin/../lib/wgpu"]));
     }
 

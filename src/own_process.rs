@@ -24,9 +24,9 @@ pub struct RunningPipeline {
 }
 
 impl RunningPipeline {
-    /// A pipeline with the models of this factory.
-    pub fn new(pipeline: Arc<Pipeline>, models: &dyn ModelFactory) -> Self {
-        let models = models.identities().into_iter();
+    /// A pipeline with the models of these factories, which are the same on each device.
+    pub fn new(pipeline: Arc<Pipeline>, models: &[Arc<dyn ModelFactory>]) -> Self {
+        let models = models.first().into_iter().flat_map(|models| models.identities());
         let models = models.map(|(role, identity)| (role.to_owned(), identity.to_string())).collect();
         Self { pipeline, models }
     }

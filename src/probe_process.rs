@@ -23,28 +23,40 @@ const MAX_REASON: usize = 400;
 /// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
-/// Runs a command to its end, and returns the name that it prints. Of what it complains about, the sentence after the last
-/// `marker` is the reason.
-///
-/// # Errors
-/// Why there is no name, in a sentence.
-pub fn run(command: &mut Command, marker: &str, limit: Duration) -> Result<String, String> {
+/// What a process that tries a device prints.
+#[derive(Debug)]
+pub struct Answer {
+    /// What it printed, whether or not it succeeded.
+    pub printed: String,
+    /// The name that it printed last, or why there is none, in a sentence.
+    pub name: Result<String, String>,
+}
+
+/// Runs a command to its end, and returns what it prints and the name in it. Of its standard error, the sentence after the
+/// last `marker` is the reason.
+pub fn run(command: &mut Command, marker: &str, limit: Duration) -> Answer {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let not_started = |error: std::io::Error| format!("the process that tries it does not start: {error}");
-    let mut child = command.spawn().map_err(not_started)?;
-    let said = child.stdout.take().map(Output::read);
-    let complained = child.stderr.take().map(Output::read);
-    let status = wait(&mut child, limit)?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let reason = format!("the process that tries it does not start: {error}");
+            return Answer { printed: String::new(), name: Err(reason) };
+        }
+    };
+    let stdout = child.stdout.take().map(Output::read);
+    let stderr = child.stderr.take().map(Output::read);
+    let ended = wait(&mut child, limit);
     let deadline = Instant::now() + END_PATIENCE;
     let text = |output: Option<Output>| output.map(|output| output.text(deadline)).unwrap_or_default();
-    let (said, complained) = (text(said), text(complained));
-    if !status.success() {
-        return Err(describe_failure(status, &complained, marker));
-    }
-    match last_line(&said) {
-        Some(name) => Ok(shorten(name)),
-        None => Err("the process that tries it has not named it".to_owned()),
-    }
+    let (printed, stderr) = (text(stdout), text(stderr));
+    let name = ended.and_then(|status| {
+        if !status.success() {
+            return Err(describe_failure(status, &stderr, marker));
+        }
+        let name = last_line(&printed).map(shorten);
+        name.ok_or_else(|| "the process that tries it has not named it".to_owned())
+    });
+    Answer { printed, name }
 }
 
 /// Waits for the end of a process, and kills it after `limit`.
@@ -71,11 +83,11 @@ fn wait_until(child: &mut Child, deadline: Instant) -> std::io::Result<Option<Ex
 }
 
 /// Says why a process ended without success.
-fn describe_failure(status: ExitStatus, complained: &str, marker: &str) -> String {
-    let sentence = complained.rsplit_once(marker).map(|(_, sentence)| sentence);
-    let reason = shorten(sentence.or_else(|| last_line(complained)).unwrap_or_default());
+fn describe_failure(status: ExitStatus, stderr: &str, marker: &str) -> String {
+    let sentence = stderr.rsplit_once(marker).map(|(_, sentence)| sentence);
+    let reason = shorten(sentence.or_else(|| last_line(stderr)).unwrap_or_default());
     match status.code() {
-        Some(PANICKED) => format!("the process that tries it ended by a panic: {}", find_panic(complained)),
+        Some(PANICKED) => format!("the process that tries it ended by a panic: {}", find_panic(stderr)),
         Some(_) if !reason.is_empty() => reason,
         _ if reason.is_empty() => format!("the process that tries it ended by {status}"),
         _ => format!("the process that tries it ended by {status}: {reason}"),
@@ -83,10 +95,10 @@ fn describe_failure(status: ExitStatus, complained: &str, marker: &str) -> Strin
 }
 
 /// Returns the first line of the first panic's message, which follows the line that names the place.
-fn find_panic(complained: &str) -> String {
-    let mut lines = complained.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
+fn find_panic(stderr: &str) -> String {
+    let mut lines = stderr.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
     let message = lines.find(|line| !line.trim().is_empty());
-    shorten(message.or_else(|| last_line(complained)).unwrap_or("no message"))
+    shorten(message.or_else(|| last_line(stderr)).unwrap_or("no message"))
 }
 
 fn last_line(text: &str) -> Option<&str> {
@@ -147,7 +159,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run_shell(script: &str, limit: Duration) -> Result<String, String> {
-        run(Command::new("sh").args(["-c", script]), MARKER, limit)
+        run(Command::new("sh").args(["-c", script]), MARKER, limit).name
     }
 
     /// Why a script gave no name.
@@ -173,7 +185,7 @@ mod tests {
     fn a_process_that_hangs_is_killed_and_a_reason() {
         let limit = Duration::from_millis(300);
         let start = Instant::now();
-        let text = run(Command::new("sleep").arg("600"), MARKER, limit).unwrap_err();
+        let text = run(Command::new("sleep").arg("600"), MARKER, limit).name.unwrap_err();
         assert_eq!(text, "no answer within 0.3 s");
         // Also one that prints without end, of which only the last bytes are kept.
         assert_eq!(run_shell("exec yes flood", limit).unwrap_err(), text);
@@ -219,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_a_reason() {
-        let text = run(&mut Command::new("/nowhere/program"), MARKER, LONG).unwrap_err();
+        let text = run(&mut Command::new("/nowhere/program"), MARKER, LONG).name.unwrap_err();
         assert!(text.starts_with("the process that tries it does not start: "), "{text}");
     }
 }

@@ -43,21 +43,21 @@ use crate::{maintenance, models};
 const PROBE_PLACES: usize = 16;
 /// How long examining one selfie may take. It takes less than a second, and a few on a machine whose cores are all busy.
 const PROBE_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// How often the pipeline and the probes are asked whether their device is gone for good.
+/// How often the pipeline and the probes are asked whether their devices are gone for good.
 const DEVICE_POLL: Duration = Duration::from_secs(1);
 /// How much of the memory of an NVIDIA GPU hot albums may take: a fourth of that of the smallest ones in use.
 const CUDA_FACE_BYTES: u64 = 4_096_000_000;
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What uses the device of this process, as far as its role has it.
+/// What uses the devices of this process, as far as its role has it.
 struct DeviceUsers {
     pipeline: Option<Arc<Pipeline>>,
     probes: Option<Arc<ProbeService>>,
 }
 
 impl DeviceUsers {
-    /// Waits until one of them has given the device up, and returns why.
+    /// Waits until one of them has given all devices up, and returns why.
     async fn wait_for_failure(&self) -> String {
         loop {
             let of_photos = self.pipeline.as_ref().and_then(|pipeline| pipeline.device_failure());
@@ -124,16 +124,17 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
     let seats = Seats::new(raise_file_limit());
-    let Some(store) = signals.run_until_signal(store::open_readable_store(&config)).await.transpose()? else {
-        return Ok(());
+    let opening = async {
+        let store = store::open_readable_store(&config).await?;
+        anyhow::Ok((store, models::open_in_background(&config).await?))
     };
-    let models = models::open_models(&config)?;
+    let Some((store, models)) = signals.run_until_signal(opening).await.transpose()? else { return Ok(()) };
     let address = config.settings.service.listen;
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
     search_faces_on_gpu(&config, role, &store, &models);
-    let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
+    let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &models));
     let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
     let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
@@ -191,7 +192,7 @@ async fn stop_pipeline(pipeline: Option<Arc<Pipeline>>) -> Result<(), JoinError>
     }
 }
 
-/// Waits for a signal, or until this process cannot use its device any more: then returns why. Whoever runs the process has
+/// Waits for a signal, or until this process cannot use its devices any more: then returns why. Whoever runs the process has
 /// to start another.
 async fn wait_for_end(signals: &mut Signals, device_users: &DeviceUsers) -> Option<String> {
     tokio::select! {
@@ -313,18 +314,19 @@ fn start_processing(
     config: &Config,
     role: Role,
     store: &Store,
-    models: &Arc<dyn ModelFactory>,
+    models: &[Arc<dyn ModelFactory>],
 ) -> (Option<Arc<Pipeline>>, Option<Arc<ProbeService>>) {
     let cores = ReservedCores::default();
-    let start_pipeline = || Arc::new(start_pipeline(config, store, models.clone(), cores.clone()));
+    let start_pipeline = || Arc::new(start_pipeline(config, store, models.to_vec(), cores.clone()));
     let pipeline = role.has_pipeline().then(start_pipeline);
     let start_probes =
-        || Arc::new(ProbeService::start(models.clone(), probe_settings(config), cores.clone()));
+        || Arc::new(ProbeService::start(models.to_vec(), probe_settings(config), cores.clone()));
     (pipeline, role.has_api().then(start_probes))
 }
 
-/// Lets searches use the GPU of the models, which the networks open.
-fn search_faces_on_gpu(config: &Config, role: Role, store: &Store, models: &Arc<dyn ModelFactory>) {
+/// Lets searches use the GPU of the models, which the networks open; of several the first.
+fn search_faces_on_gpu(config: &Config, role: Role, store: &Store, models: &[Arc<dyn ModelFactory>]) {
+    let Some(models) = models.first() else { return };
     // Batches are for CUDA: elsewhere the GPU may be one that shares the memory of the host, or software.
     let default = if models.batch_sizes().are_single() { 0 } else { CUDA_FACE_BYTES };
     let bytes = config.settings.api.face_device_bytes.unwrap_or(default);
@@ -337,11 +339,11 @@ fn search_faces_on_gpu(config: &Config, role: Role, store: &Store, models: &Arc<
 fn start_pipeline(
     config: &Config,
     store: &Store,
-    models: Arc<dyn ModelFactory>,
+    models: Vec<Arc<dyn ModelFactory>>,
     reserved_cores: ReservedCores,
 ) -> Pipeline {
     let cores = config.capacity.processing_threads;
-    let threads = match models.batch_sizes().are_single() {
+    let threads = match models.iter().all(|models| models.batch_sizes().are_single()) {
         true => ThreadCounts::for_cores(cores),
         false => ThreadCounts::for_device(cores),
     };
@@ -431,7 +433,7 @@ mod tests {
             time_limit: Duration::from_secs(60),
             device_call_limit: DEVICE_CALL_LIMIT,
         };
-        let probes = ProbeService::start(Arc::new(LostModels), settings, ReservedCores::default());
+        let probes = ProbeService::start(vec![Arc::new(LostModels)], settings, ReservedCores::default());
         let users = DeviceUsers { pipeline: None, probes: Some(Arc::new(probes)) };
         let limit = Duration::from_secs(600);
         let reason = block_on(async { tokio::time::timeout(limit, users.wait_for_failure()).await });

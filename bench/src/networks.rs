@@ -26,7 +26,7 @@ pub fn open(
     device: DeviceChoice,
     precision: Precision,
 ) -> anyhow::Result<Result<ZooModels, ModelError>> {
-    let settings = RuntimeSettings { library: paths.find_runtime()?, device, kernel_cache: None };
+    let settings = RuntimeSettings { library: paths.find_runtime()?, device, ordinal: 0, kernel_cache: None };
     let folder = paths.find_models_dir()?;
     let open = |runtime| {
         ZooModels::open(Arc::new(runtime), folder)?.with_precision(PrecisionChoice::Always(precision), None)

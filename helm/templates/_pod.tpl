@@ -6,6 +6,8 @@ runAsNonRoot: true
 runAsUser: {{ include "photofinish.number" .Values.securityContext.runAsUser }}
 runAsGroup: {{ include "photofinish.number" .Values.securityContext.runAsGroup }}
 fsGroup: {{ include "photofinish.number" .Values.securityContext.runAsGroup }}
+# Always would make what is on a volume writable for the group at each start, and the service uses no such cache of kernels.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}

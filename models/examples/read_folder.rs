@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::open(&RuntimeSettings {
         library: run.library.clone(),
         device: DeviceChoice::Auto,
+        ordinal: 0,
         kernel_cache: None,
     })?;
     println!("{runtime}");

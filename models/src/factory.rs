@@ -93,6 +93,18 @@ impl ZooModels {
         })
     }
 
+    /// Returns the same networks on another NVIDIA GPU.
+    #[must_use]
+    pub fn on_device(&self, ordinal: usize) -> Self {
+        Self {
+            runtime: Arc::new(self.runtime.on_device(ordinal)),
+            folder: self.folder.clone(),
+            zoo: Zoo::embedded(),
+            full_frame_detector: Mutex::default(),
+            ..*self
+        }
+    }
+
     /// Sets what the bib gate decides, which is about small runners unless this is called. Call before
     /// [`Self::with_precision`], which measures what is used.
     #[must_use]
@@ -255,6 +267,7 @@ impl ZooModels {
             false => (Items::One, model.locate(&self.folder)),
         };
         Network::load(&self.runtime, &file, workload, items, backend)
+            .inspect_err(|error| self.runtime.kernels().note_failure(error))
     }
 }
 
@@ -328,6 +341,10 @@ impl ModelFactory for ZooModels {
 
     fn lend_gpu(&self) -> Option<Arc<dyn Gpu>> {
         self.runtime.kernels().lend()
+    }
+
+    fn device_name(&self) -> Option<String> {
+        self.runtime.device_name()
     }
 
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {

@@ -119,8 +119,12 @@ pub trait ModelFactory: Send + Sync {
         None
     }
     /// Returns the GPU of the models for other work, once they have opened it; `None` on a CPU. A caller keeps it: once it is
-    /// lost it stays so.
+    /// lost it stays so. What a caller has there is freed when the models lack memory, and its next call says so.
     fn lend_gpu(&self) -> Option<Arc<dyn Gpu>> {
+        None
+    }
+    /// Names the device, for logs and the status of a process with several: the first NVIDIA GPU is `cuda:0`.
+    fn device_name(&self) -> Option<String> {
         None
     }
     /// Returns the models by their roles, for reports to operators; empty where they have none.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::bounded;
 use photofinish_kernels::resize::Resizer;
+use photofinish_models::traits::ModelFactory;
 use photofinish_store::traits::Lease;
 
 use crate::engine::budget::{Budget, BudgetRequest, Budgets};
@@ -56,25 +57,18 @@ const FACES_PER_PHOTO: usize = 3;
 /// Photos per transaction: below, the time of commits dominates; above, nothing is gained.
 const INDEX_BATCH: usize = 64;
 
-/// Returns the function that starts generations of these stages.
-pub(crate) fn generation_factory(
-    settings: PipelineSettings,
-    dependencies: PipelineDependencies,
-    shared: Arc<SharedState>,
-    pool: PixelPool,
-) -> GenerationFactory {
-    // All generations share the pool of buffers. Each has its own budgets, because closing one ends it.
-    Box::new(move |kill_switch| {
-        Assembly { settings: &settings, dependencies: &dependencies, shared: &shared, pool: &pool }
-            .start_generation(kill_switch)
-    })
-}
-
-struct Assembly<'a> {
-    settings: &'a PipelineSettings,
-    dependencies: &'a PipelineDependencies,
-    shared: &'a Arc<SharedState>,
-    pool: &'a PixelPool,
+/// What the generations of a lane are made of.
+pub(crate) struct Assembly {
+    /// Those of the lane.
+    pub(crate) settings: PipelineSettings,
+    pub(crate) dependencies: PipelineDependencies,
+    /// Loads the models on the device of the lane.
+    pub(crate) models: Arc<dyn ModelFactory>,
+    pub(crate) shared: Arc<SharedState>,
+    /// All generations of all lanes share the pool of buffers and the cores. Each has its own budgets, because closing one ends
+    /// it.
+    pub(crate) pool: PixelPool,
+    pub(crate) cpu_shares: CpuShares,
 }
 
 /// Returns how many photos with cells may be in flight at once: one for each thread that reads, and half as many that
@@ -83,7 +77,12 @@ fn long_photo_seats(read_threads: usize) -> usize {
     read_threads.max(1) + read_threads.max(1).div_ceil(2)
 }
 
-impl Assembly<'_> {
+impl Assembly {
+    /// Returns the function that starts generations of these stages.
+    pub(crate) fn into_generation_factory(self) -> GenerationFactory {
+        Box::new(move |kill_switch| self.start_generation(kill_switch))
+    }
+
     /// Starts the threads of all stages but the feed, which the supervisor starts when they are ready.
     fn start_generation(&self, kill_switch: KillSwitch) -> Result<PendingGeneration, Outage> {
         let store =
@@ -97,6 +96,7 @@ impl Assembly<'_> {
         let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
             leases: Arc::clone(&self.shared.leases),
+            suspect_gate: Arc::clone(&self.shared.suspect_gate),
             store: store.clone(),
             outlet: leased_tx,
             long_photos,
@@ -109,7 +109,7 @@ impl Assembly<'_> {
             files: Budget::new(self.settings.file_budget_bytes),
             pixels: Budget::new(self.settings.pixel_budget_bytes),
         };
-        let cpu_shares = CpuShares::new(self.settings.cores, &self.dependencies.reserved_cores);
+        let cpu_shares = self.cpu_shares.for_generation();
         let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), cpu_shares);
         let spawned = self.spawn_stages(&mut threads, &store, &budgets, leased_rx);
         let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
@@ -133,8 +133,8 @@ impl Assembly<'_> {
         budgets: &Budgets,
         leased_rx: Inlet<Arc<Lease>, BudgetRequest>,
     ) -> Result<(), Outage> {
-        let settings = self.settings;
-        let batch = self.dependencies.models.batch_sizes();
+        let settings = &self.settings;
+        let batch = self.models.batch_sizes();
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
         // Batches are for devices; a thread that waits for one needs no core.
@@ -199,8 +199,8 @@ impl Assembly<'_> {
     }
 
     fn detect_factory(&self) -> StageFactory<Detect> {
-        let (models, max_cells) = (Arc::clone(&self.dependencies.models), self.settings.max_grid_cells);
-        let shared = Arc::clone(self.shared);
+        let (models, max_cells) = (Arc::clone(&self.models), self.settings.max_grid_cells);
+        let shared = Arc::clone(&self.shared);
         Arc::new(move || {
             let (detector, resizer) = (models.create_face_detector()?, Resizer::default());
             let mut stage = Detect { detector, resizer, max_cells };
@@ -212,7 +212,7 @@ impl Assembly<'_> {
     }
 
     fn embed_factory(&self) -> StageFactory<Embed> {
-        let (models, shared) = (Arc::clone(&self.dependencies.models), Arc::clone(self.shared));
+        let (models, shared) = (Arc::clone(&self.models), Arc::clone(&self.shared));
         Arc::new(move || {
             let mut stage = Embed::new(models.create_face_embedder()?, models.batch_sizes().embed);
             if shared.is_device_suspect.load(Ordering::Acquire) {
@@ -223,9 +223,9 @@ impl Assembly<'_> {
     }
 
     fn read_factory(&self, store: &StoreClient) -> StageFactory<Read> {
-        let models = Arc::clone(&self.dependencies.models);
+        let models = Arc::clone(&self.models);
         let (max_cells, max_runners) = (self.settings.max_grid_cells, self.settings.max_runners);
-        let (kill_switch, shared) = (store.kill_switch.clone(), Arc::clone(self.shared));
+        let (kill_switch, shared) = (store.kill_switch.clone(), Arc::clone(&self.shared));
         Arc::new(move || {
             let (resizer, patterns) = (Resizer::default(), PatternCache::default());
             let mut reader = models.create_bib_reader()?;

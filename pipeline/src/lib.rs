@@ -12,6 +12,7 @@ mod engine;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod image;
+mod lane;
 pub mod marking;
 mod pipeline;
 mod probe;
@@ -20,11 +21,13 @@ mod stages;
 #[cfg(test)]
 mod testing;
 
+pub use photofinish_models::onnx::kernels::DEVICE_CALL_LIMIT;
+
 pub use crate::engine::budget::BudgetLoad;
 pub use crate::engine::cpu_shares::ReservedCores;
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
-pub use crate::engine::stage_stats::StageLoad;
+pub use crate::engine::pipeline_stats::StageLoad;
 pub use crate::engine::status::{PipelineStatus, StopReport};
 pub use crate::image::pool::IDLE_LIFETIME;
 pub use crate::pipeline::Pipeline;
@@ -32,4 +35,4 @@ pub use crate::probe::error::ProbeServiceError;
 pub use crate::probe::extractor::ProbeFace;
 pub use crate::probe::service::{ProbeService, ProbeSettings, ProbeTurn};
 pub use crate::probe::state::ProbeStatus;
-pub use crate::settings::{DEVICE_CALL_LIMIT, Limits, PipelineDependencies, PipelineSettings, ThreadCounts};
+pub use crate::settings::{Limits, PipelineDependencies, PipelineSettings, ThreadCounts};

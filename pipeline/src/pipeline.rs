@@ -1,89 +1,126 @@
 //! The handle with which the service starts the pipeline, reads its status and stops it.
 
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender};
-use time::OffsetDateTime;
-
-use crate::assembly;
+use crate::assembly::Assembly;
 use crate::engine::budget::BudgetLoad;
-use crate::engine::fault::Component;
-use crate::engine::leases::LeaseRenewer;
+use crate::engine::cpu_shares::CpuShares;
+use crate::engine::pipeline_stats::{PipelineStats, StageLoad};
 use crate::engine::stage::STAGES;
-use crate::engine::stage_stats::{PipelineStats, StageLoad};
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
-use crate::engine::store_client::{KillSwitch, StoreClient};
-use crate::engine::supervisor::{Supervisor, backoff, stop_channel};
+use crate::engine::suspect_gate::SuspectGate;
 use crate::engine::sync::lock;
-use crate::image::pool::{IDLE_LIFETIME, PixelPool};
+use crate::image::pool::PixelPool;
+use crate::lane::Lane;
 use crate::settings::{PipelineDependencies, PipelineSettings};
 
 /// The pipeline, running on its own threads.
 #[derive(Debug)]
 pub struct Pipeline {
-    shared: Arc<SharedState>,
-    stop: Sender<()>,
-    supervisor: Mutex<Option<JoinHandle<StopReport>>>,
+    /// One for each device.
+    lanes: Vec<Lane>,
+    /// Of the first lane; what is computed from them is of all.
+    stats: Arc<PipelineStats>,
     report: Mutex<Option<StopReport>>,
 }
 
 impl Pipeline {
-    /// Starts the pipeline and returns at once; the first generation starts in the background. If the operating system
-    /// refuses the supervisor's thread, the status of the pipeline is [`PipelineStatus::Down`].
+    /// Starts the pipeline and returns at once; the first generation of each device starts in the background. If the operating
+    /// system refuses a supervisor's thread, the status of the pipeline is [`PipelineStatus::Down`].
     pub fn start(settings: PipelineSettings, dependencies: PipelineDependencies) -> Self {
+        let count = dependencies.models.len();
         let stats = Arc::new(PipelineStats::new(&STAGES));
-        let shared = Arc::new(SharedState::new(stats, Arc::clone(&dependencies.queue)));
-        let (stop, stopped) = stop_channel();
-        let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
-            .inspect_err(|error| {
-                let reason = format!("no thread: {error}");
-                tracing::error!(reason, "failed to start pipeline");
-                let since = OffsetDateTime::now_utc();
-                *lock(&shared.status) =
-                    PipelineStatus::Down { component: Component::Stage("supervisor"), reason, since };
-            })
-            .ok();
-        Self { shared, stop, supervisor: Mutex::new(supervisor), report: Mutex::default() }
+        let suspect_gate = Arc::<SuspectGate>::default();
+        let pool = PixelPool::default();
+        let cpu_shares = CpuShares::new(settings.cores, &dependencies.reserved_cores);
+        let mut lanes = Vec::with_capacity(count);
+        for models in &dependencies.models {
+            let number = lanes.len();
+            let stats = if number == 0 { Arc::clone(&stats) } else { Arc::new(stats.for_another_lane()) };
+            let shared = SharedState::new(stats, Arc::clone(&dependencies.queue), &suspect_gate);
+            let assembly = Assembly {
+                settings: settings.for_lane_of(count),
+                dependencies: dependencies.clone(),
+                models: Arc::clone(models),
+                shared: Arc::new(shared),
+                pool: pool.clone(),
+                cpu_shares: cpu_shares.clone(),
+            };
+            let device = models.device_name().unwrap_or_else(|| format!("device {number}"));
+            lanes.push(Lane::start(assembly, device, count == 1));
+        }
+        Self { lanes, stats, report: Mutex::default() }
     }
 
-    /// Returns the current status.
+    /// Returns the current status: with several devices the worst of them. Photos may be processed on others while one is down;
+    /// the reason says so.
     pub fn status(&self) -> PipelineStatus {
-        lock(&self.shared.status).clone()
+        let statuses: Vec<PipelineStatus> = self.lanes.iter().map(Lane::status).collect();
+        // The first of the worst.
+        let worst = statuses.iter().rev().max_by_key(|status| status.severity()).cloned();
+        match worst.unwrap_or(PipelineStatus::Starting) {
+            PipelineStatus::Down { component, since, .. } if statuses.len() > 1 => {
+                PipelineStatus::Down { component, since, reason: self.list_reasons(&statuses) }
+            }
+            worst => worst,
+        }
+    }
+
+    /// Says which devices are down and why, and how many work.
+    fn list_reasons(&self, statuses: &[PipelineStatus]) -> String {
+        let running = statuses.iter().filter(|status| **status == PipelineStatus::Running).count();
+        let mut text = format!("{running} of {} devices work", statuses.len());
+        for (lane, status) in self.lanes.iter().zip(statuses) {
+            if let PipelineStatus::Down { reason, .. } = status {
+                let until = if lane.has_ended() { " until the process is replaced" } else { "" };
+                text.push_str(&format!("; {} does not{until}: {reason}", lane.device));
+            }
+        }
+        text
     }
 
     /// Returns the stage that limits the throughput; `None` while few photos are processed.
     pub fn bottleneck(&self) -> Option<&'static str> {
-        self.shared.stats.bottleneck()
+        self.stats.bottleneck()
     }
 
     /// Returns what each stage did over the last seconds, in the order in which photos pass the stages.
     pub fn stage_loads(&self) -> Vec<StageLoad> {
-        self.shared.stats.loads()
+        self.stats.loads()
     }
 
     /// Returns how much of its memory budgets is in use; empty while it does not run.
     pub fn budget_loads(&self) -> Vec<BudgetLoad> {
-        lock(&self.shared.budgets).clone()
+        let mut sums: Vec<BudgetLoad> = Vec::new();
+        for load in self.lanes.iter().flat_map(|lane| lock(&lane.shared.budgets).clone()) {
+            match sums.iter_mut().find(|sum| sum.budget == load.budget) {
+                Some(sum) => {
+                    sum.used_bytes += load.used_bytes;
+                    sum.limit_bytes += load.limit_bytes;
+                }
+                None => sums.push(load),
+            }
+        }
+        sums
     }
 
-    /// Returns why the pipeline has ended by itself: a call of the device never returned, or the device is lost and could not
-    /// be opened again. The process has to be replaced; [`Self::stop`] has nothing to wait for.
+    /// Returns why the pipeline has ended by itself: on each of its devices a call never returned, or the device is lost and
+    /// could not be opened again. The process has to be replaced; [`Self::stop`] has nothing to wait for.
     pub fn device_failure(&self) -> Option<&str> {
-        self.shared.device_failure.get().map(String::as_str)
+        if !self.lanes.iter().all(Lane::has_ended) {
+            return None;
+        }
+        self.lanes.iter().find_map(|lane| lane.shared.device_failure.get()).map(String::as_str)
     }
 
     /// Returns the number of photos that this process is working on.
     pub fn in_flight(&self) -> usize {
-        self.shared.leases.in_flight()
+        self.lanes.iter().map(|lane| lane.shared.leases.in_flight()).sum()
     }
 
-    /// Wakes the feed from its pause, because photos were confirmed.
+    /// Wakes the feeds from their pauses, because photos were confirmed.
     pub fn wake(&self) {
-        if let Some(wakeup) = lock(&self.shared.wakeup).as_ref() {
-            // If the channel is full, a wakeup is pending already.
-            let _pending = wakeup.try_send(());
-        }
+        self.lanes.iter().for_each(Lane::wake);
     }
 
     /// Stops the pipeline: leases no more photos, finishes what is in flight within the drain grace, gives back the rest
@@ -91,58 +128,36 @@ impl Pipeline {
     pub fn stop(&self) -> StopReport {
         // Locked until the end, so that a second caller waits for the first.
         let mut report = lock(&self.report);
-        if let Some(supervisor) = lock(&self.supervisor).take() {
-            // If the channel is full, the stop is pending already.
-            let _pending = self.stop.try_send(());
-            *report = supervisor.join().ok();
-            if report.is_none() {
-                tracing::error!("pipeline supervisor panicked");
-            }
-        }
-        report.clone().unwrap_or_else(|| StopReport {
-            drained: false,
-            given_back: self.shared.leases.released_count(),
-            unfinished: self.shared.leases.in_flight(),
-            abandoned_threads: vec!["supervisor".to_owned()],
-        })
+        report.get_or_insert_with(|| self.stop_lanes()).clone()
     }
-}
 
-fn start_supervisor(
-    settings: PipelineSettings,
-    dependencies: PipelineDependencies,
-    shared: &Arc<SharedState>,
-    stop: Receiver<()>,
-) -> std::io::Result<JoinHandle<StopReport>> {
-    // The renewer outlives every generation, so its kill switch is never set.
-    let store = StoreClient { runtime: dependencies.runtime.clone(), kill_switch: KillSwitch::new() };
-    let pool = PixelPool::default();
-    let idle_pool = pool.clone();
-    let supervisor = Supervisor {
-        shared: Arc::clone(shared),
-        stop,
-        renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, settings.lease_ttl)?,
-        runtime: dependencies.runtime.clone(),
-        drain_grace: settings.drain_grace,
-        backoff,
-        longest_device_call: Box::new({
-            let models = Arc::clone(&dependencies.models);
-            move || models.longest_device_call()
-        }),
-        device_call_limit: settings.device_call_limit,
-        start_generation: assembly::generation_factory(settings, dependencies, Arc::clone(shared), pool),
-        free_idle_memory: Box::new(move || idle_pool.free_idle_for(IDLE_LIFETIME)),
-    };
-    std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.run())
+    /// Stops all lanes at the same time.
+    fn stop_lanes(&self) -> StopReport {
+        self.lanes.iter().for_each(Lane::end);
+        let mut all =
+            StopReport { drained: true, given_back: 0, unfinished: 0, abandoned_threads: Vec::new() };
+        for lane in &self.lanes {
+            let StopReport { drained, given_back, unfinished, abandoned_threads } = lane.join();
+            all.drained &= drained;
+            all.given_back += given_back;
+            all.unfinished += unfinished;
+            let is_only = self.lanes.len() == 1;
+            let named = abandoned_threads.into_iter().map(|thread| match is_only {
+                true => thread,
+                false => format!("{thread} of {}", lane.device),
+            });
+            all.abandoned_threads.extend(named);
+        }
+        all
+    }
 }
 
 impl Drop for Pipeline {
     /// Tells the threads to end without waiting for them; [`Pipeline::stop`] waits.
     fn drop(&mut self) {
-        if lock(&self.supervisor).is_some() {
+        if self.lanes.iter().any(Lane::is_supervised) {
             tracing::warn!("pipeline dropped without being stopped");
-            // If the channel is full, the stop is pending already.
-            let _pending = self.stop.try_send(());
+            self.lanes.iter().for_each(Lane::end);
         }
     }
 }

@@ -11,23 +11,23 @@ use crate::engine::cpu_shares::ReservedCores;
 /// The settings that the operator decides.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
-    /// The most threads that compute at once, of all stages together; at least 2 are allowed.
+    /// The most threads that compute at once, of all stages and devices together; at least 2 are allowed.
     pub cores: usize,
-    /// Threads that decode. Decoding is the largest part of the work: one thread per core is right.
+    /// Threads that decode, for all devices together. Decoding is the largest part of the work: one thread per core is right.
     pub decode_threads: usize,
-    /// Threads that resize and encode.
+    /// Threads that resize and encode, for all devices together.
     pub resize_threads: usize,
-    /// Threads that read from the object storage.
+    /// Threads that read from the object storage, for all devices together.
     pub fetch_threads: usize,
-    /// Threads that detect faces; each loads its own model.
+    /// Threads of each device that detect faces; each loads its own model.
     pub detect_threads: usize,
-    /// Threads that embed faces; each loads its own model.
+    /// Threads of each device that embed faces; each loads its own model.
     pub embed_threads: usize,
-    /// Threads that read bibs; each loads two models.
+    /// Threads of each device that read bibs; each loads two models.
     pub read_threads: usize,
-    /// Bytes of encoded files that all photos in flight may use together.
+    /// Bytes of encoded files that all photos in flight may use together. Each device has an equal part.
     pub file_budget_bytes: usize,
-    /// Bytes of pixels that all photos in flight may use together.
+    /// Bytes of pixels that all photos in flight may use together. Each device has an equal part.
     pub pixel_budget_bytes: usize,
     /// The limits of a single photo.
     pub limits: Limits,
@@ -37,15 +37,28 @@ pub struct PipelineSettings {
     pub max_runners: usize,
     /// How long a lease is valid unless it is renewed. It is renewed after each third of this time.
     pub lease_ttl: Duration,
-    /// How long one call of a device may take. One that takes longer never returns, and ends the pipeline.
+    /// How long one call of a device may take. One that takes longer never returns, and ends what uses the device.
     pub device_call_limit: Duration,
     /// How long [`Pipeline::stop`](crate::Pipeline::stop) waits for photos in flight before it gives them back.
     pub drain_grace: Duration,
 }
 
-/// Four times the longest call that was seen: the first one of a network on software Vulkan, on a busy machine, which
-/// compiles all its shaders.
-pub const DEVICE_CALL_LIMIT: Duration = Duration::from_secs(300);
+impl PipelineSettings {
+    /// Returns the settings of one of several lanes. A stage has two threads where it had, so that beside a very large photo
+    /// those of others go on.
+    pub(crate) fn for_lane_of(&self, lanes: usize) -> Self {
+        let lanes = lanes.max(1);
+        let part = |threads: usize| threads.div_ceil(lanes).max(threads.min(2));
+        Self {
+            decode_threads: part(self.decode_threads),
+            resize_threads: part(self.resize_threads),
+            fetch_threads: part(self.fetch_threads),
+            file_budget_bytes: self.file_budget_bytes / lanes,
+            pixel_budget_bytes: self.pixel_budget_bytes / lanes,
+            ..self.clone()
+        }
+    }
+}
 
 /// The limits of one photo or selfie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +80,9 @@ pub struct PipelineDependencies {
     pub blobs: Arc<dyn Blobs>,
     /// Where the watermarks of albums are read.
     pub watermarks: Arc<dyn Watermarks>,
-    /// Loads the models.
-    pub models: Arc<dyn ModelFactory>,
+    /// Load the models, each on a device of its own; at least one. Each device processes photos with threads of its own, and
+    /// leases as many as it has room for.
+    pub models: Vec<Arc<dyn ModelFactory>>,
     /// The runtime for calls of the store; its timers must be enabled.
     pub runtime: tokio::runtime::Handle,
     /// The cores that photos leave to the selfies of the same process.

@@ -43,7 +43,7 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
             findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
         ModelKind::Zoo => {
-            let runtime = models::open_runtime(config);
+            let runtime = models::open_runtime(config).map(|opened| opened.runtime);
             findings.extend([check_runtime_library(config, runtime.as_ref().ok()), check_models(config)]);
             findings.extend(check_device(config, runtime));
         }
@@ -117,7 +117,7 @@ fn check_runtime_library(config: &Config, runtime: Option<&Runtime>) -> Finding 
     Finding { component: "onnx runtime", state }
 }
 
-/// Shows the device and the bib gate, then which library and precision computes each network on it, and how fast.
+/// Shows the devices and the bib gate, then which library and precision computes each network on the first one, and how fast.
 fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Finding> {
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -146,7 +146,7 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
     vec![device, gate, Finding { component: "networks", state: speed }]
 }
 
-/// The runtime, the device, and the devices that are not used, with the reasons.
+/// The runtime, the devices in use, and those that are not used, with the reasons.
 fn describe_device(runtime: &Runtime) -> String {
     devices::describe().map_or(runtime.to_string(), |device| format!("{runtime}; {device}"))
 }

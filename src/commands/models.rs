@@ -53,7 +53,7 @@ pub fn tune(config: &Config) -> anyhow::Result<ExitCode> {
         }
         Ok(()) | Err(_) => {}
     }
-    let networks = models::open_networks(config, models::open_runtime(config)?)?;
+    let networks = models::open_networks(config, models::open_runtime(config)?.runtime)?;
     if !networks.runtime().has_openvino() {
         println!("{}: nothing to choose", networks.runtime());
         return Ok(ExitCode::SUCCESS);

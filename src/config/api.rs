@@ -19,7 +19,7 @@ pub struct ApiArguments {
     #[arg(long = "face-index-mb", env = "PHOTOFINISH_FACE_INDEX_MB", value_name = "MEGABYTES")]
     #[arg(default_value = "1024", value_parser = parsers::megabytes)]
     pub face_index_bytes: u64,
-    /// Those of hot albums also in the memory of the GPU of the models, megabytes; 0 searches on the CPU alone [default: 4096 with CUDA, else 0]
+    /// GPU memory for the face embeddings of albums that are searched often, megabytes; 0 searches on the CPU alone [default: 4096 with CUDA, else 0]
     #[arg(long = "face-device-mb", env = "PHOTOFINISH_FACE_DEVICE_MB", value_name = "MEGABYTES")]
     #[arg(value_parser = parsers::megabytes_or_none)]
     pub face_device_bytes: Option<u64>,

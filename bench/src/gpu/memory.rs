@@ -46,10 +46,20 @@ pub fn watch<T>(pid: u32, work: impl FnOnce() -> T) -> (T, MemoryCourse) {
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(pid, &has_ended));
+        let end = EndWhenDropped(&has_ended);
         let result = work();
-        has_ended.store(true, Ordering::Release);
+        drop(end);
         (result, MemoryCourse(sampler.join().unwrap_or_default()))
     })
+}
+
+/// Ends the sampling when it is dropped, by a panic of the work too: the scope waits for the sampler.
+struct EndWhenDropped<'f>(&'f AtomicBool);
+
+impl Drop for EndWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 fn sample(pid: u32, has_ended: &AtomicBool) -> Vec<Sample> {
@@ -102,6 +112,8 @@ impl MemoryCourse {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::catch_unwind;
+
     use super::*;
 
     fn course(resident: impl Iterator<Item = u64>, device: Option<u64>) -> MemoryCourse {
@@ -138,5 +150,11 @@ mod tests {
         });
         assert_eq!(result, 7);
         assert!(course.0.len() >= 2 && course.0.iter().all(|sample| sample.resident > 0), "{course:?}");
+    }
+
+    #[test]
+    fn work_that_panics_ends_the_sampling() {
+        let work = || -> u32 { panic!("the run has failed") };
+        assert!(catch_unwind(|| watch(std::process::id(), work)).is_err());
     }
 }

@@ -73,7 +73,7 @@ impl World {
             queue,
             blobs,
             watermarks: Arc::clone(&self.store.watermarks),
-            models,
+            models: vec![models],
             runtime: self.runtime.handle().clone(),
             reserved_cores: ReservedCores::default(),
         };

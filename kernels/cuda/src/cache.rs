@@ -3,12 +3,13 @@
 //! The name of a file is the SHA-256 of all that its code depends on: source, options with the architecture, version of
 //! the compiler. What changes has another file, and no file is ever out of date. A file begins with a digest of its name
 //! and its code, so that one that is damaged, cut off or under a wrong name is compiled again. That is no protection from
-//! somebody who may write in the folder: it has to belong to the service, as the cache of the driver has to.
+//! somebody who may write in the folder, so one that is not the user's own, or that others may write in, is not used:
+//! below a folder such as `/tmp` another user may have made it first.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +23,12 @@ const DIGEST_BYTES: usize = 32;
 
 /// The folder belongs to the user of the service: what is in it runs on the device.
 const FOLDER_MODE: u32 = 0o700;
+
+/// Bits of a mode by which the group and others may write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Belongs to the user in whose name this process acts, whoever started it.
+const OWN_PROCESS: &str = "/proc/self";
 
 /// Where compiled kernels are kept.
 #[derive(Debug)]
@@ -51,7 +58,7 @@ pub enum Origin {
 }
 
 impl KernelCache {
-    /// A folder, made when the first kernels are kept. It may be shared by processes and machines.
+    /// A folder, made when kernels are first compiled. It may be shared by processes and machines of one user.
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), has_warned: AtomicBool::new(false) }
     }
@@ -61,13 +68,17 @@ impl KernelCache {
         Self { folder: None, has_warned: AtomicBool::new(false) }
     }
 
-    /// Returns the kernels of a source from their file, else compiles them and keeps them. A folder that cannot be used is
-    /// logged once, and nothing fails because of it.
+    /// Returns the kernels of a source from their file, else compiles them and keeps them. A folder that cannot be used, or
+    /// in which others may write, is logged once, and nothing fails because of it.
     ///
     /// # Errors
     /// As [`compile::compile`].
     pub fn compile(&self, name: &str, source: &str, architecture: &str) -> Result<CachedCode, CudaError> {
         let Some(folder) = &self.folder else { return compile_now(name, source, architecture) };
+        if let Err(error) = prepare(folder) {
+            self.warn(folder, &error);
+            return compile_now(name, source, architecture);
+        }
         let (major, minor) = compile::read_version()?;
         let key = Key::new(source, &compile::list_options(architecture), &format!("{major}.{minor}"));
         let file = folder.join(key.file_name());
@@ -120,6 +131,29 @@ impl Key {
     }
 }
 
+/// Makes the folder where it is missing. An error where its files may be another user's.
+fn prepare(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    check_owner(folder, fs::metadata(OWN_PROCESS)?.uid())
+}
+
+/// Checks that a folder belongs to a user and that nobody else may write in it.
+fn check_owner(folder: &Path, user: u32) -> io::Result<()> {
+    let denied = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    let target = fs::metadata(folder)?;
+    // A link may be led elsewhere by whoever made it.
+    for owner in [fs::symlink_metadata(folder)?.uid(), target.uid()] {
+        if owner != user {
+            return denied(format!("the folder belongs to user {owner}, this process is of user {user}"));
+        }
+    }
+    if target.mode() & WRITABLE_BY_OTHERS != 0 {
+        let mode = target.mode() & 0o7777;
+        return denied(format!("others than its owner may write in the folder, its mode is {mode:04o}"));
+    }
+    Ok(())
+}
+
 /// The code of a file; `None` where there is no file.
 fn read(file: &Path, key: &Key) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = match fs::read(file) {
@@ -139,9 +173,6 @@ fn read(file: &Path, key: &Key) -> io::Result<Option<Vec<u8>>> {
 /// Writes a file aside and renames it, so that whoever reads it sees all of it. It is not forced to the disk: one that a
 /// crash has cut off is compiled again.
 fn write(file: &Path, key: &Key, code: &[u8]) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
-    }
     // Processes in containers have the same number, so that it would not tell their files apart.
     let unfinished = file.with_extension(format!("{:016x}.tmp", RandomState::new().hash_one(code)));
     let mut target = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
@@ -159,6 +190,8 @@ fn write(file: &Path, key: &Key, code: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::thread;
 
     use super::*;
@@ -183,6 +216,11 @@ mod tests {
         true
     }
 
+    /// A folder in which nobody else may write, whatever the file mode mask is.
+    fn make_folder() -> tempfile::TempDir {
+        tempfile::Builder::new().permissions(Permissions::from_mode(FOLDER_MODE)).tempdir().unwrap()
+    }
+
     fn origin(folder: &Path, source: &str, architecture: &str) -> Origin {
         KernelCache::in_folder(folder).compile("twice", source, architecture).unwrap().origin
     }
@@ -196,7 +234,7 @@ mod tests {
         if !has_compiler() {
             return;
         }
-        let parent = tempfile::tempdir().unwrap();
+        let parent = make_folder();
         let folder = parent.path().join("of/kernels");
         let first = KernelCache::in_folder(&folder).compile("twice", SOURCE, ARCHITECTURE).unwrap();
         assert!(first.code.starts_with(b"\x7fELF"));
@@ -215,7 +253,7 @@ mod tests {
         if !has_compiler() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let cache = KernelCache::in_folder(folder.path());
         let good = cache.compile("twice", SOURCE, ARCHITECTURE).unwrap().code;
         let file = list_files(folder.path()).remove(0);
@@ -250,7 +288,7 @@ mod tests {
         if !has_compiler() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         for unusable in [file.clone(), file.join("below")] {
@@ -260,11 +298,48 @@ mod tests {
     }
 
     #[test]
+    fn kernels_are_not_taken_from_a_folder_in_which_others_may_write() {
+        if !has_compiler() {
+            return;
+        }
+        let folder = make_folder();
+        assert_eq!(origin(folder.path(), SOURCE, ARCHITECTURE), Origin::Compiler);
+        assert_eq!(origin(folder.path(), SOURCE, ARCHITECTURE), Origin::File);
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(origin(folder.path(), SOURCE, ARCHITECTURE), Origin::Compiler);
+        assert_eq!(origin(folder.path(), OTHER_SOURCE, ARCHITECTURE), Origin::Compiler);
+        assert_eq!(list_files(folder.path()).len(), 1, "and nothing is written there");
+    }
+
+    #[test]
+    fn a_folder_is_used_only_if_its_owner_alone_may_write_in_it() {
+        let parent = make_folder();
+        let folder = parent.path().join("of/kernels");
+        prepare(&folder).unwrap();
+        prepare(&folder).unwrap();
+        let user = fs::metadata(&folder).unwrap().uid();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, FOLDER_MODE);
+
+        let error = check_owner(&folder, user + 1).unwrap_err();
+        assert!(error.to_string().contains(&format!("belongs to user {user}")), "{error}");
+        let link = parent.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(check_owner(&link, user).is_ok() && check_owner(&link, user + 1).is_err());
+        // The last one is that of a folder made in one that passes its group on.
+        for (mode, is_used) in
+            [(0o770, false), (0o702, false), (0o1777, false), (0o755, true), (0o2700, true)]
+        {
+            fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(prepare(&folder).is_ok(), is_used, "{mode:o}");
+        }
+    }
+
+    #[test]
     fn threads_that_compile_the_same_at_once_keep_one_good_file() {
         if !has_compiler() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let compile =
             || KernelCache::in_folder(folder.path()).compile("twice", SOURCE, ARCHITECTURE).unwrap().code;
         let codes: HashSet<Vec<u8>> = thread::scope(|scope| {
@@ -281,7 +356,7 @@ mod tests {
         if !has_compiler() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let cache = KernelCache::in_folder(folder.path());
         for _ in 0..2 {
             let error = cache.compile("wrong", "nonsense", ARCHITECTURE).unwrap_err();
@@ -292,7 +367,7 @@ mod tests {
 
     #[test]
     fn writers_and_readers_at_once_see_whole_files_only() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let key = Key::new(SOURCE, &[], "13.5");
         let file = folder.path().join(key.file_name());
         let code = vec![7; 1 << 16];
@@ -319,7 +394,7 @@ mod tests {
         let names: HashSet<String> = keys.iter().map(Key::file_name).collect();
         assert_eq!(names.len(), keys.len());
         // A file under the name of another is none of its own.
-        let folder = tempfile::tempdir().unwrap();
+        let folder = make_folder();
         let file = folder.path().join("a.cubin");
         write(&file, &keys[0], b"code").unwrap();
         assert_eq!(read(&file, &keys[0]).unwrap().as_deref(), Some(&b"code"[..]));

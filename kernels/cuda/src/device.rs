@@ -58,16 +58,24 @@ pub struct Grid {
 }
 
 impl CudaDevice {
+    /// Counts the devices that the driver shows to this process.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no driver, or it does not start.
+    pub fn count() -> Result<usize, CudaError> {
+        libraries::check_driver()?;
+        let count = CudaContext::device_count().map_err(unavailable)?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
     /// Opens device `ordinal`, with the compiler of a folder or of the system, and the kernels that were compiled before.
     ///
     /// # Errors
     /// `Unavailable` when there is no driver, compiler or such device.
     pub fn open(ordinal: usize, compiler: Option<&Path>, cache: KernelCache) -> Result<Self, CudaError> {
-        libraries::check_driver()?;
+        let count = Self::count()?;
         libraries::open_compiler(compiler)?;
-        let unavailable = |error: DriverError| CudaError::Unavailable(error.to_string());
-        let count = CudaContext::device_count().map_err(unavailable)?;
-        if ordinal >= usize::try_from(count).unwrap_or(0) {
+        if ordinal >= count {
             return Err(CudaError::Unavailable(format!("the driver has {count} devices, none is {ordinal}")));
         }
         let context = CudaContext::new(ordinal).map_err(unavailable)?;
@@ -165,6 +173,10 @@ impl Module {
         let function = self.module.load_function(name).map_err(to_error)?;
         Ok(Function { function })
     }
+}
+
+fn unavailable(error: DriverError) -> CudaError {
+    CudaError::Unavailable(error.to_string())
 }
 
 fn to_error(error: DriverError) -> CudaError {

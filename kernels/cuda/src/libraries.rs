@@ -1,6 +1,7 @@
 //! Opens shared libraries by their path, so that those that ask for them by name find them without `LD_LIBRARY_PATH`: the
 //! loader finds a library that is open by the name that it has in its file, wherever it came from.
 
+use std::cmp::Reverse;
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ impl fmt::Display for NotOpened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
             Some(reason) => write!(f, "{}: {reason}", self.library),
-            None => write!(f, "{}: there is none", self.library),
+            None => write!(f, "{}: not found", self.library),
         }
     }
 }
@@ -67,14 +68,8 @@ pub fn preload_in_order(folders: &[PathBuf]) -> Vec<NotOpened> {
 
 /// Opens the newest version of a library that can be opened; false where there is none.
 fn open_newest(files: &[PathBuf], library: &str) -> Result<bool, String> {
-    let is_version = |path: &&PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.strip_prefix(library).is_some_and(|version| version.is_empty() || version.starts_with('.'))
-    };
-    let mut versions: Vec<&PathBuf> = files.iter().filter(is_version).collect();
-    versions.sort();
     let mut result = Ok(false);
-    for path in versions.into_iter().rev() {
+    for path in list_versions(files, library) {
         match open_forever(path) {
             Ok(()) => return Ok(true),
             // Of several files the newest is the one that was meant.
@@ -82,6 +77,26 @@ fn open_newest(files: &[PathBuf], library: &str) -> Result<bool, String> {
         }
     }
     result
+}
+
+/// Returns the files of a library, the newest version first and one without a version last.
+fn list_versions<'f>(files: &'f [PathBuf], library: &str) -> Vec<&'f PathBuf> {
+    let is_version = |path: &&PathBuf| read_version(path, library).is_some();
+    let mut versions: Vec<&PathBuf> = files.iter().filter(is_version).collect();
+    versions.sort_by_cached_key(|path| Reverse((read_version(path, library), *path)));
+    versions
+}
+
+/// Returns the numbers after the name of a library: as text, 10 would be before 9. `None` for files of other libraries.
+fn read_version(path: &Path, library: &str) -> Option<Vec<u32>> {
+    let name = path.file_name()?.to_string_lossy();
+    let version = name.strip_prefix(library)?;
+    if version.is_empty() {
+        return Some(Vec::new());
+    }
+    let numbers = version.strip_prefix('.')?.split('.');
+    // What is no number, such as the end of the name of a copy, is older than any.
+    Some(numbers.map(|number| number.parse::<u32>().unwrap_or(0)).collect())
 }
 
 /// Opens every shared library of the folders, in the order in which they can be opened, for tests that bring libraries
@@ -228,5 +243,20 @@ mod tests {
         let files = list_libraries(folder.path());
         assert_eq!(open_newest(&files, "libcudnn.so"), Ok(false));
         assert!(open_newest(&files, "libcudnn_ops.so").unwrap_err().contains("libcudnn_ops.so.9"));
+    }
+
+    #[test]
+    fn the_newest_version_is_the_one_with_the_largest_numbers_in_whatever_folder() {
+        let names =
+            ["b/x.so.9", "a/x.so.10", "a/x.so", "b/x.so.9.10.2", "b/x.so.9.9", "b/x.so.old", "b/xy.so.11"];
+        let files = names.map(PathBuf::from);
+        let expected = ["a/x.so.10", "b/x.so.9.10.2", "b/x.so.9.9", "b/x.so.9", "b/x.so.old", "a/x.so"];
+        assert_eq!(list_versions(&files, "x.so"), expected.map(PathBuf::from).each_ref());
+    }
+
+    #[test]
+    fn a_library_that_no_folder_has_is_not_found() {
+        let missing = NotOpened { library: "libcudnn.so", reason: None };
+        assert_eq!(missing.to_string(), "libcudnn.so: not found");
     }
 }

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::open::{CudaFolders, open_cuda, open_vulkan, preload_cuda};
+pub use self::open::{CudaFolders, count_cuda, open_cuda, open_vulkan, preload_cuda};
 
 /// A file of kernels in both languages.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "cuda")]
-use photofinish_cuda::libraries;
+use photofinish_cuda::{device::CudaDevice, libraries};
 
 #[cfg(feature = "cuda")]
 use crate::gpu::cuda::Cuda;
@@ -28,6 +28,17 @@ pub fn preload_cuda(folder: &Path) -> Vec<String> {
     return libraries::preload_in_order(&[folder.to_owned()]).iter().map(ToString::to_string).collect();
     #[cfg(not(feature = "cuda"))]
     return vec![format!("built without CUDA: nothing of {} is opened", folder.display())];
+}
+
+/// Counts the NVIDIA GPUs that the driver shows to this process.
+///
+/// # Errors
+/// When there is no driver, or this program was built without CUDA.
+pub fn count_cuda() -> Result<usize, GpuError> {
+    #[cfg(feature = "cuda")]
+    return Ok(CudaDevice::count()?);
+    #[cfg(not(feature = "cuda"))]
+    return Err(GpuError::Failed("built without CUDA".to_owned()));
 }
 
 /// Opens an NVIDIA GPU.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl Drop for OwnMemory {
     fn drop(&mut self) {
         self.buffer.destroy();
         // A device that is lost has freed it.
-        drop(self.device.poll(wgpu::PollType::Poll));
+        drop(poll(|| self.device.poll(wgpu::PollType::Poll)));
     }
 }
 
@@ -168,7 +169,7 @@ impl Vulkan {
     }
 
     fn to_error(&self, error: wgpu::Error) -> GpuError {
-        if let Some(reason) = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(reason) = self.reason_of_loss() {
             return GpuError::Lost(reason);
         }
         match error {
@@ -178,6 +179,10 @@ impl Vulkan {
                 GpuError::Failed(description)
             }
         }
+    }
+
+    fn reason_of_loss(&self) -> Option<String> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn create_buffer(&self, bytes: usize, usage: wgpu::BufferUsages) -> wgpu::Buffer {
@@ -263,12 +268,24 @@ impl Vulkan {
 
     fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), GpuError> {
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: Some(MAX_RUN_TIME) };
-        match self.device.poll(wait) {
-            Ok(_) => Ok(()),
-            Err(wgpu::PollError::Timeout) => {
-                Err(GpuError::Lost(format!("no answer within {} s", MAX_RUN_TIME.as_secs())))
-            }
-            Err(error) => Err(GpuError::Failed(error.to_string())),
+        // Of what was submitted to a device that was lost before, wgpu says only that it does not know it.
+        poll(|| self.device.poll(wait)).map_err(|error| self.reason_of_loss().map_or(error, GpuError::Lost))
+    }
+}
+
+/// Polls a device. wgpu panics where the driver says that the device is lost. A pass would end by that and nobody would
+/// know why, and of several destructors that panic one after the other the second ends the process.
+fn poll(poll: impl FnOnce() -> Result<wgpu::PollStatus, wgpu::PollError>) -> Result<(), GpuError> {
+    match panic::catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(wgpu::PollError::Timeout)) => {
+            Err(GpuError::Lost(format!("no answer within {} s", MAX_RUN_TIME.as_secs())))
+        }
+        Ok(Err(error)) => Err(GpuError::Failed(error.to_string())),
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            Err(GpuError::Lost(text.unwrap_or("wgpu panicked").trim_end().to_owned()))
         }
     }
 }
@@ -331,5 +348,40 @@ impl Gpu for Vulkan {
             Ok(view[..bytes].to_vec())
         };
         outputs.zip(&readable).map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_wgpu_is_a_lost_device() {
+        let message = "Error in Device::poll: Parent device is lost";
+        assert_eq!(poll(|| panic!("{message}\n")), Err(GpuError::Lost(message.into())));
+        assert_eq!(poll(|| panic!("constant")), Err(GpuError::Lost("constant".into())));
+        assert!(matches!(poll(|| Err(wgpu::PollError::Timeout)), Err(GpuError::Lost(_))));
+        let unknown = poll(|| Err(wgpu::PollError::WrongSubmissionIndex(2, 1)));
+        assert!(matches!(unknown, Err(GpuError::Failed(_))), "{unknown:?}");
+        assert_eq!(poll(|| Ok(wgpu::PollStatus::QueueEmpty)), Ok(()));
+    }
+
+    /// Memory that polls when it is freed, on a device that is lost.
+    struct LostMemory;
+
+    impl Drop for LostMemory {
+        fn drop(&mut self) {
+            assert!(poll(|| panic!("lost")).is_err());
+        }
+    }
+
+    #[test]
+    fn copies_on_a_lost_device_are_freed_in_a_row_and_while_a_pass_unwinds() {
+        drop([LostMemory, LostMemory]);
+        let pass = || -> u32 {
+            let _copies = [LostMemory, LostMemory];
+            panic!("the pass has failed")
+        };
+        assert!(panic::catch_unwind(pass).is_err());
     }
 }

@@ -74,40 +74,82 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// The device in use.
+/// A device in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChosenDevice {
-    /// Its kind.
-    pub device: NetworkDevice,
+pub struct UsedDevice {
+    /// Its number among the NVIDIA GPUs that the driver shows; 0 for other devices.
+    pub ordinal: usize,
     /// Its name.
     pub name: String,
-    /// Those that would have come first.
+}
+
+/// The devices in use, all of one kind: several only of NVIDIA GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenDevice {
+    /// Their kind.
+    pub device: NetworkDevice,
+    /// At least one, in the order of their numbers.
+    pub used: Vec<UsedDevice>,
+    /// Those of this kind that do not work, and the kinds that would have come first.
     pub refusals: Vec<Refusal>,
 }
 
-/// Chooses a device. `probe` runs something on one, with software in the place of a GPU only where its second argument
-/// says so, and returns the device's name or why it cannot be used.
+/// Chooses a kind of device, and of it every one that works. `probe` runs something on each of a kind, with software in the
+/// place of a GPU only where its second argument says so, and returns, by their numbers, their names or why they cannot be used.
 ///
 /// # Errors
-/// `Device` when the one demanded cannot be used.
+/// `Device` when none of the kind demanded can be used.
 pub fn choose(
     choice: DeviceChoice,
-    mut probe: impl FnMut(NetworkDevice, bool) -> Result<String, String>,
+    mut probe: impl FnMut(NetworkDevice, bool) -> Vec<Result<String, String>>,
 ) -> Result<ChosenDevice, ModelError> {
-    if let Some(device) = choice.demanded() {
-        let name = probe(device, true)
-            .map_err(|detail| ModelError::Device { device: device.to_string(), detail })?;
-        return Ok(ChosenDevice { device, name, refusals: Vec::new() });
-    }
     let mut refusals = Vec::new();
+    if let Some(device) = choice.demanded() {
+        let used = take_those_that_work(device, probe(device, true), &mut refusals);
+        if used.is_empty() {
+            let reasons: Vec<String> = refusals.into_iter().map(|refusal| refusal.reason).collect();
+            return Err(ModelError::Device { device: device.to_string(), detail: reasons.join("; ") });
+        }
+        return Ok(ChosenDevice { device, used, refusals });
+    }
     for &device in choice.candidates() {
-        match probe(device, false) {
-            Ok(name) => return Ok(ChosenDevice { device, name, refusals }),
-            Err(reason) => refusals.push(Refusal { device, reason }),
+        let used = take_those_that_work(device, probe(device, false), &mut refusals);
+        if !used.is_empty() {
+            return Ok(ChosenDevice { device, used, refusals });
         }
     }
     let reasons: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
     Err(ModelError::Device { device: "auto".into(), detail: reasons.join("; ") })
+}
+
+/// Returns the devices of a kind that work, and adds the others to those refused.
+fn take_those_that_work(
+    device: NetworkDevice,
+    tried: Vec<Result<String, String>>,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<UsedDevice> {
+    let has_several = tried.len() > 1;
+    let mut used = Vec::new();
+    for (ordinal, outcome) in tried.into_iter().enumerate() {
+        match outcome {
+            Ok(name) => used.push(UsedDevice { ordinal, name }),
+            Err(reason) if has_several => {
+                refusals.push(Refusal { device, reason: format!("number {ordinal}: {reason}") });
+            }
+            Err(reason) => refusals.push(Refusal { device, reason }),
+        }
+    }
+    used
+}
+
+impl ChosenDevice {
+    /// The names of the devices in use; with their numbers where there are several, which may have the same name.
+    pub fn names(&self) -> Vec<String> {
+        match &self.used[..] {
+            [UsedDevice { ordinal: 0, name }] => vec![name.clone()],
+            used => used.iter().map(|UsedDevice { ordinal, name }| format!("{ordinal}: {name}")).collect(),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -118,7 +160,7 @@ impl fmt::Display for Refusal {
 
 impl fmt::Display for ChosenDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.device, self.name)?;
+        write!(f, "{} ({})", self.device, self.names().join(", "))?;
         self.refusals.iter().try_for_each(|refusal| write!(f, "; {refusal}"))
     }
 }
@@ -130,9 +172,9 @@ mod tests {
     #[test]
     fn auto_takes_the_first_that_works_and_keeps_the_reasons_of_others() {
         let probe = |device, allow_software: bool| match device {
-            NetworkDevice::Cuda => Err("no driver".to_owned()),
-            NetworkDevice::Wgpu if !allow_software => Err("only software".to_owned()),
-            _ => Ok("it".to_owned()),
+            NetworkDevice::Cuda => vec![Err("no driver".to_owned())],
+            NetworkDevice::Wgpu if !allow_software => vec![Err("only software".to_owned())],
+            _ => vec![Ok("it".to_owned())],
         };
         let chosen = choose(DeviceChoice::Auto, probe).unwrap();
         assert_eq!(chosen.device, NetworkDevice::Cpu);
@@ -142,8 +184,30 @@ mod tests {
 
     #[test]
     fn a_device_that_is_demanded_and_cannot_be_used_is_an_error() {
-        let error = choose(DeviceChoice::Cuda, |_, _| Err("no driver".to_owned())).unwrap_err();
+        let refuse = |_, _| vec![Err("no driver".to_owned())];
+        let error = choose(DeviceChoice::Cuda, refuse).unwrap_err();
         assert!(error.to_string().contains("no driver"), "{error}");
-        assert!(choose(DeviceChoice::Auto, |_, _| Err("no".to_owned())).is_err());
+        assert!(choose(DeviceChoice::Auto, refuse).is_err());
+    }
+
+    #[test]
+    fn all_devices_of_the_kind_that_work_are_used_and_named_by_their_numbers() {
+        let probe = |device, _| match device {
+            NetworkDevice::Cuda => {
+                vec![Ok("H100".to_owned()), Err("all memory is taken".to_owned()), Ok("H100".to_owned())]
+            }
+            _ => panic!("there is a better one"),
+        };
+        for choice in [DeviceChoice::Auto, DeviceChoice::Cuda] {
+            let chosen = choose(choice, probe).unwrap();
+            assert_eq!(chosen.used.iter().map(|used| used.ordinal).collect::<Vec<_>>(), [0, 2]);
+            let text = "cuda (0: H100, 2: H100); cuda refused: number 1: all memory is taken";
+            assert_eq!(chosen.to_string(), text);
+        }
+        let second_alone = |_, _| vec![Err("it is lost".to_owned()), Ok("L4".to_owned())];
+        assert_eq!(choose(DeviceChoice::Cuda, second_alone).unwrap().names(), ["1: L4"]);
+        let none = |_, _| vec![Err("lost".to_owned()), Err("busy".to_owned())];
+        let error = choose(DeviceChoice::Cuda, none).unwrap_err().to_string();
+        assert!(error.contains("number 0: lost; number 1: busy"), "{error}");
     }
 }

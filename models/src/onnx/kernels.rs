@@ -1,14 +1,21 @@
 //! The device of the kernels: opened when networks are created, and again after it was lost.
 
+use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::gpu::{Gpu, GpuError, Program, Resident};
+use photofinish_kernels::gpu::{Buffer, Gpu, GpuError, Program, Resident, Step};
 
 use crate::onnx::calls::{DeviceCall, DeviceCalls};
 use crate::traits::ModelError;
+
+/// A call of a device that has been running for so long never returns: four times the longest one that was seen, the first of a
+/// network on software Vulkan, on a busy machine, which compiles all its shaders.
+pub const DEVICE_CALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// Opens a device.
 type Open = dyn Fn() -> Result<Arc<dyn Gpu>, GpuError> + Send + Sync;
@@ -21,8 +28,16 @@ struct Slot {
     open: Box<Open>,
     /// Of kernels, and of the networks on the same device.
     calls: DeviceCalls,
-    /// `None` before it is opened, and once it is lost.
+    /// A call that takes longer never returns.
+    call_limit: Duration,
+    /// Held while the device is opened, so that one thread does that.
+    opening: Mutex<()>,
+    /// `None` before it is opened, and once it is lost. Locked only to look and to store: searches of faces look too.
     gpu: Mutex<Option<Arc<dyn Gpu>>>,
+    /// How often networks lacked memory.
+    shortages: AtomicU64,
+    /// What borrowers have in the memory of the device.
+    lent: Mutex<Vec<Weak<LentMemory>>>,
 }
 
 impl KernelDevice {
@@ -33,8 +48,19 @@ impl KernelDevice {
 
     /// A GPU, which `open` opens when networks are created.
     pub fn opened_by(open: impl Fn() -> Result<Arc<dyn Gpu>, GpuError> + Send + Sync + 'static) -> Self {
-        let (open, calls) = (Box::new(open), DeviceCalls::default());
-        Self(Some(Arc::new(Slot { open, calls, gpu: Mutex::default() })))
+        Self::with_call_limit(DEVICE_CALL_LIMIT, Box::new(open))
+    }
+
+    fn with_call_limit(call_limit: Duration, open: Box<Open>) -> Self {
+        Self(Some(Arc::new(Slot {
+            open,
+            calls: DeviceCalls::default(),
+            call_limit,
+            opening: Mutex::default(),
+            gpu: Mutex::default(),
+            shortages: AtomicU64::default(),
+            lent: Mutex::default(),
+        })))
     }
 
     /// Whether kernels run on a GPU.
@@ -59,10 +85,11 @@ impl KernelDevice {
     /// `Device` when it cannot be opened.
     pub fn open(&self) -> Result<(), ModelError> {
         let Some(slot) = &self.0 else { return Ok(()) };
-        let mut gpu = slot.lock();
-        if gpu.is_none() {
+        let _opening = lock(&slot.opening);
+        if lock(&slot.gpu).is_none() {
             let _call = slot.calls.begin();
-            *gpu = Some((slot.open)().map_err(|error| device_error(error.to_string()))?);
+            let gpu = (slot.open)().map_err(|error| device_error(error.to_string()))?;
+            *lock(&slot.gpu) = Some(gpu);
         }
         Ok(())
     }
@@ -80,28 +107,41 @@ impl KernelDevice {
         let device = match &self.0 {
             None => Device::Cpu,
             Some(slot) => {
-                let gpu = slot.lock().clone();
+                let gpu = lock(&slot.gpu).clone();
                 Device::Gpu(gpu.ok_or_else(|| device_error("it is not open".into()))?)
             }
         };
         let name = || what.to_owned();
         let _call = self.begin_call();
-        operation(&device).map_err(|error| match error {
+        let result = operation(&device).map_err(|error| match error {
             GpuError::Lost(detail) => {
                 self.forget(&device);
                 device_error(format!("it is lost: {detail}"))
             }
             GpuError::OutOfMemory(detail) => ModelError::OutOfMemory { name: name(), detail },
             other => ModelError::Inference { name: name(), detail: other.to_string() },
-        })
+        });
+        result.inspect_err(|error| self.note_failure(error))
+    }
+
+    /// To be called when a network has failed on the device. Where it lacked memory, all that borrowers have there is freed
+    /// before the next attempt: they may not call the device again for hours.
+    pub(crate) fn note_failure(&self, error: &ModelError) {
+        if let (Some(slot), ModelError::OutOfMemory { .. }) = (&self.0, error) {
+            slot.reclaim_memory();
+        }
     }
 
     /// Returns the device for other work than that of networks, while it is open. Its calls are noted as theirs are. Once it
-    /// is lost, whoever noticed that, it stays lost, also when the networks have opened it again.
+    /// is lost, whoever noticed that, it stays lost, also when the networks have opened it again. A device of which a call never
+    /// returns counts as lost: this process may go on with others, and whoever calls it would wait as long. When networks
+    /// lack memory, what the borrower has there is freed, and its next call fails with `OutOfMemory`, so that it stops
+    /// taking more.
     pub fn lend(&self) -> Option<Arc<dyn Gpu>> {
-        let slot = self.0.as_ref()?;
-        let gpu = slot.lock().clone()?;
-        Some(Arc::new(LentGpu { gpu, slot: Arc::clone(slot) }))
+        let slot = self.0.as_ref().filter(|slot| !slot.hangs())?;
+        let gpu = lock(&slot.gpu).clone()?;
+        let seen_shortages = AtomicU64::new(slot.shortages.load(Ordering::Acquire));
+        Some(Arc::new(LentGpu { gpu, slot: Arc::clone(slot), seen_shortages }))
     }
 
     /// Forgets a device that is lost, unless another thread has opened the next one already.
@@ -116,13 +156,25 @@ impl KernelDevice {
 struct LentGpu {
     gpu: Arc<dyn Gpu>,
     slot: Arc<Slot>,
+    /// The lacks of memory that its borrower knows of.
+    seen_shortages: AtomicU64,
 }
+
+/// Memory of the device that a borrower has. Empty once the networks needed it.
+struct LentMemory(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
 impl LentGpu {
     fn call<T>(&self, call: impl FnOnce(&dyn Gpu) -> Result<T, GpuError>) -> Result<T, GpuError> {
-        let is_open = self.slot.lock().as_ref().is_some_and(|open| Arc::ptr_eq(open, &self.gpu));
+        if self.slot.hangs() {
+            return Err(GpuError::Lost("a call of it does not return".into()));
+        }
+        let is_open = lock(&self.slot.gpu).as_ref().is_some_and(|open| Arc::ptr_eq(open, &self.gpu));
         if !is_open {
             return Err(GpuError::Lost("the networks have lost it".into()));
+        }
+        let shortages = self.slot.shortages.load(Ordering::Acquire);
+        if self.seen_shortages.swap(shortages, Ordering::AcqRel) != shortages {
+            return Err(needed_by_networks());
         }
         let _call = self.slot.calls.begin();
         let result = call(&*self.gpu);
@@ -143,11 +195,14 @@ impl Gpu for LentGpu {
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Resident, GpuError> {
-        self.call(|gpu| gpu.upload(bytes))
+        let resident = self.call(|gpu| gpu.upload(bytes))?;
+        let memory = Arc::new(LentMemory(Mutex::new(Some(resident.memory))));
+        self.slot.note_lent(&memory);
+        Ok(Resident { bytes: resident.bytes, memory })
     }
 
     fn run(&self, program: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError> {
-        self.call(|gpu| gpu.run(program))
+        self.call(|gpu| gpu.run(&with_own_memory(program)?))
     }
 }
 
@@ -158,13 +213,67 @@ impl fmt::Debug for LentGpu {
 }
 
 impl Slot {
-    fn forget(&self, lost: &Arc<dyn Gpu>) {
-        self.lock().take_if(|gpu| Arc::ptr_eq(gpu, lost));
+    /// Whether a call never returns.
+    fn hangs(&self) -> bool {
+        self.calls.longest().is_some_and(|time| time >= self.call_limit)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Gpu>>> {
-        self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
+    fn forget(&self, lost: &Arc<dyn Gpu>) {
+        let forgotten = lock(&self.gpu).take_if(|gpu| Arc::ptr_eq(gpu, lost));
+        // Closing it may take long: nothing may wait for the lock meanwhile.
+        drop(forgotten);
     }
+
+    fn note_lent(&self, memory: &Arc<LentMemory>) {
+        let mut lent = lock(&self.lent);
+        lent.retain(|memory| memory.strong_count() > 0);
+        lent.push(Arc::downgrade(memory));
+    }
+
+    /// Frees all that borrowers have on the device, as soon as the programs that use it have ended.
+    fn reclaim_memory(&self) {
+        // First: what is lent from now on is told of it at the next call.
+        self.shortages.fetch_add(1, Ordering::AcqRel);
+        let lent = std::mem::take(&mut *lock(&self.lent));
+        for memory in lent.iter().filter_map(Weak::upgrade) {
+            let taken = lock(&memory.0).take();
+            drop(taken);
+        }
+    }
+}
+
+/// Returns a program with the device's own memory in the place of what is lent of it.
+fn with_own_memory<'p>(program: &'p Program<'_>) -> Result<Program<'p>, GpuError> {
+    let copy =
+        |step: &Step| Step { kernel: step.kernel, bindings: step.bindings.clone(), groups: step.groups };
+    Ok(Program {
+        buffers: program.buffers.iter().map(to_own_memory).collect::<Result<_, _>>()?,
+        steps: program.steps.iter().map(copy).collect(),
+    })
+}
+
+fn to_own_memory<'b>(buffer: &'b Buffer<'_>) -> Result<Buffer<'b>, GpuError> {
+    Ok(match buffer {
+        Buffer::Input(bytes) => Buffer::Input(Cow::Borrowed(bytes.as_ref())),
+        Buffer::Scratch(bytes) => Buffer::Scratch(*bytes),
+        Buffer::Output(bytes) => Buffer::Output(*bytes),
+        Buffer::Resident(resident) => {
+            let memory = match resident.memory.downcast_ref::<LentMemory>() {
+                Some(lent) => lock(&lent.0).clone().ok_or_else(needed_by_networks)?,
+                None => Arc::clone(&resident.memory),
+            };
+            Buffer::Resident(Resident { bytes: resident.bytes, memory })
+        }
+    })
+}
+
+fn needed_by_networks() -> GpuError {
+    GpuError::OutOfMemory("the networks lacked some".into())
+}
+
+/// Locks a value, also after a panic of another holder: each change is complete in itself.
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for KernelDevice {
@@ -179,14 +288,22 @@ fn device_error(detail: String) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
 
     use super::*;
 
-    /// A device that is lost once it is told to.
+    /// A device that is lost once it is told to, and knows what is in its memory.
     #[derive(Debug, Default)]
     struct FragileGpu {
         is_lost: AtomicBool,
+        uploads: Mutex<Vec<Weak<u8>>>,
+    }
+
+    impl FragileGpu {
+        fn count_uploads(&self) -> usize {
+            self.uploads.lock().unwrap().iter().filter(|memory| memory.strong_count() > 0).count()
+        }
     }
 
     impl Gpu for FragileGpu {
@@ -199,10 +316,17 @@ mod tests {
         }
 
         fn upload(&self, bytes: &[u8]) -> Result<Resident, GpuError> {
-            Ok(Resident { bytes: bytes.len(), memory: Arc::new(()) })
+            let memory = Arc::new(0_u8);
+            self.uploads.lock().unwrap().push(Arc::downgrade(&memory));
+            Ok(Resident { bytes: bytes.len(), memory })
         }
 
-        fn run(&self, _: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError> {
+        fn run(&self, program: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError> {
+            for buffer in &program.buffers {
+                if let Buffer::Resident(resident) = buffer {
+                    assert!(resident.memory.is::<u8>(), "memory of another device");
+                }
+            }
             let is_lost = self.is_lost.load(Ordering::Relaxed);
             if is_lost { Err(GpuError::Lost("gone".into())) } else { Ok(Vec::new()) }
         }
@@ -240,6 +364,83 @@ mod tests {
         gpu.is_lost.store(false, Ordering::Relaxed);
         kernels.open().unwrap();
         kernels.run("network", |_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_device_of_which_a_call_never_returns_is_lost_for_its_borrower() {
+        let open: Box<Open> = Box::new(|| Ok(Arc::new(FragileGpu::default())));
+        let kernels = KernelDevice::with_call_limit(Duration::ZERO, open);
+        kernels.open().unwrap();
+        let lent = kernels.lend().unwrap();
+        lent.run(&Program::default()).unwrap();
+        let call = kernels.begin_call();
+        assert!(matches!(lent.run(&Program::default()), Err(GpuError::Lost(_))));
+        assert!(kernels.lend().is_none());
+        drop(call);
+        kernels.lend().unwrap().run(&Program::default()).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_is_being_opened_keeps_no_borrower_waiting() {
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let kernels = KernelDevice::opened_by(move || {
+            // Ends although nothing comes, where the test has failed.
+            let _released = released.lock().unwrap().recv_timeout(Duration::from_secs(20));
+            Ok(Arc::new(FragileGpu::default()))
+        });
+        release.send(()).unwrap();
+        kernels.open().unwrap();
+        let lent = kernels.lend().unwrap();
+        kernels.run("network", |_| Err::<(), _>(GpuError::Lost("gone".into()))).unwrap_err();
+        std::thread::scope(|scope| {
+            scope.spawn(|| kernels.open().unwrap());
+            while kernels.longest_call().is_none() {
+                std::thread::yield_now();
+            }
+            assert!(matches!(lent.run(&Program::default()), Err(GpuError::Lost(_))));
+            assert!(kernels.lend().is_none());
+            assert!(kernels.longest_call().is_some(), "it is still being opened");
+            release.send(()).unwrap();
+        });
+        kernels.lend().unwrap().run(&Program::default()).unwrap();
+    }
+
+    #[test]
+    fn what_a_borrower_has_on_the_device_gives_way_when_networks_lack_memory() {
+        let gpu = Arc::new(FragileGpu::default());
+        let opened = Arc::clone(&gpu);
+        let kernels = KernelDevice::opened_by(move || Ok(Arc::clone(&opened) as _));
+        kernels.open().unwrap();
+        let lent = kernels.lend().unwrap();
+        let upload = || {
+            let mut program = Program::default();
+            program.input(b"input".as_slice());
+            program.add(Buffer::Resident(lent.upload(&[1, 2, 3])?));
+            Ok::<_, GpuError>(program)
+        };
+        let program = upload().unwrap();
+        lent.run(&program).unwrap();
+        let fail = |error| kernels.run("network", |_| Err::<(), _>(error)).unwrap_err();
+        fail(GpuError::Failed("a kernel was rejected".into()));
+        lent.run(&program).unwrap();
+        assert_eq!(gpu.count_uploads(), 1);
+
+        let error = fail(GpuError::OutOfMemory("none left".into()));
+        assert!(matches!(error, ModelError::OutOfMemory { .. }), "{error}");
+        assert_eq!(gpu.count_uploads(), 0, "at once, without a call of the borrower");
+        assert!(matches!(upload(), Err(GpuError::OutOfMemory(_))), "it is told once");
+        assert!(matches!(lent.run(&program), Err(GpuError::OutOfMemory(_))), "its memory is gone");
+        let again = upload().unwrap();
+        lent.run(&again).unwrap();
+        drop(again);
+        assert_eq!(gpu.count_uploads(), 0, "what a borrower frees is free");
+
+        // As a session does, whose errors are not those of kernels.
+        let kept = upload().unwrap();
+        kernels.note_failure(&error);
+        assert_eq!(gpu.count_uploads(), 0);
+        assert!(lent.run(&kept).is_err());
     }
 
     #[test]

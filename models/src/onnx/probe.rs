@@ -36,8 +36,10 @@ const PROCESSOR: &str = "the processor";
 pub struct DeviceProbe<'p> {
     /// Path of `libonnxruntime.so*`.
     pub library: &'p Path,
-    /// The device.
+    /// The kind of device.
     pub device: NetworkDevice,
+    /// As [`crate::onnx::runtime::RuntimeSettings::ordinal`].
+    pub ordinal: usize,
     /// Whether software in the place of a GPU is taken.
     pub allow_software: bool,
     /// As [`crate::onnx::runtime::RuntimeSettings::kernel_cache`].
@@ -60,7 +62,7 @@ pub(super) fn check(environment: &Environment, probe: &DeviceProbe<'_>) -> Resul
     let not_opened = if device == NetworkDevice::Cuda { preload_cuda(probe.library) } else { String::new() };
     let builder = session_builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
-        .with_execution_providers([provider(device)])
+        .with_execution_providers([provider(device, probe.ordinal)])
         .map_err(|error| format!("the provider for {name} cannot be loaded: {error}{not_opened}"))?;
     let result =
         run_relu_model(builder).map_err(|error| format!("{name} runs no networks: {error}{not_opened}"))?;
@@ -71,7 +73,10 @@ pub(super) fn check(environment: &Environment, probe: &DeviceProbe<'_>) -> Resul
 fn run_kernel(probe: &DeviceProbe<'_>) -> Result<String, String> {
     let gpu = match probe.device {
         NetworkDevice::Cpu => None,
-        NetworkDevice::Cuda => Some(gpu::open_cuda(0, &find_cuda_folders(probe.library, probe.kernel_cache))),
+        NetworkDevice::Cuda => {
+            let folders = find_cuda_folders(probe.library, probe.kernel_cache);
+            Some(gpu::open_cuda(probe.ordinal, &folders))
+        }
         NetworkDevice::Wgpu => Some(gpu::open_vulkan(probe.allow_software)),
     };
     let gpu = gpu.transpose().map_err(|error| error.to_string())?;
@@ -108,10 +113,10 @@ pub(super) fn find_cuda_folders(library: &Path, kernel_cache: Option<&Path>) -> 
     CudaFolders { compiler, cache: kernel_cache.map(Path::to_path_buf) }
 }
 
-fn provider(device: NetworkDevice) -> ExecutionProviderDispatch {
+fn provider(device: NetworkDevice, ordinal: usize) -> ExecutionProviderDispatch {
     match device {
         NetworkDevice::Cpu => ep::CPU::default().build(),
-        NetworkDevice::Cuda => ep::CUDA::default().build().error_on_failure(),
+        NetworkDevice::Cuda => ep::CUDA::default().with_device_id(ordinal as i32).build().error_on_failure(),
         NetworkDevice::Wgpu => ep::WebGPU::default().build().error_on_failure(),
     }
 }

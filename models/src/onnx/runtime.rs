@@ -62,14 +62,17 @@ pub struct RuntimeSettings {
     pub library: PathBuf,
     /// The device to open.
     pub device: DeviceChoice,
+    /// Which of several NVIDIA GPUs, by the order in which the driver shows them; 0 on other devices.
+    pub ordinal: usize,
     /// Folder in which kernels are kept that are compiled for CUDA; `None`: nowhere. For Vulkan the driver keeps its own.
     pub kernel_cache: Option<PathBuf>,
 }
 
-/// The loaded library with its environment. Open at most one per process.
+/// The loaded library with its environment, on a device. Open at most one per process; others are [`Runtime::on_device`].
 pub struct Runtime {
     pub(crate) environment: Environment,
-    library: PathBuf,
+    /// How it was opened.
+    settings: RuntimeSettings,
     version: u32,
     device: NetworkDevice,
     has_openvino: bool,
@@ -86,9 +89,15 @@ impl Runtime {
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
         let version = read_library_version(&settings.library)?;
         let environment = open_environment(&settings.library)?;
-        let (library, kernel_cache) = (settings.library.as_path(), settings.kernel_cache.as_deref());
         let probe = |device, allow_software| {
-            probe::check(&environment, &DeviceProbe { library, device, allow_software, kernel_cache })
+            let probe = DeviceProbe {
+                library: &settings.library,
+                device,
+                ordinal: settings.ordinal,
+                allow_software,
+                kernel_cache: settings.kernel_cache.as_deref(),
+            };
+            vec![probe::check(&environment, &probe)]
         };
         let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
@@ -97,15 +106,29 @@ impl Runtime {
             NetworkDevice::Wgpu => Turns::one_at_a_time(),
             NetworkDevice::Cpu | NetworkDevice::Cuda => Turns::unlimited(),
         };
-        Ok(Self {
-            environment,
-            library: settings.library.clone(),
-            version,
-            device,
-            has_openvino,
-            turns,
-            kernels,
-        })
+        Ok(Self { environment, settings: settings.clone(), version, device, has_openvino, turns, kernels })
+    }
+
+    /// Returns the runtime for another NVIDIA GPU, with the same environment of the library and kernels of its own.
+    #[must_use]
+    pub fn on_device(&self, ordinal: usize) -> Self {
+        let settings = RuntimeSettings { ordinal, ..self.settings.clone() };
+        Self {
+            environment: self.environment.clone(),
+            kernels: open_kernels(self.device, &settings),
+            settings,
+            turns: self.turns.clone(),
+            ..*self
+        }
+    }
+
+    /// Counts the devices of a kind: several only of NVIDIA GPUs. Where they cannot be counted there is one to try, which says
+    /// why. A driver may end the process: call this in one of its own.
+    pub fn count_devices(device: NetworkDevice) -> usize {
+        match device {
+            NetworkDevice::Cuda => gpu::count_cuda().unwrap_or(1).max(1),
+            NetworkDevice::Cpu | NetworkDevice::Wgpu => 1,
+        }
     }
 
     /// Runs a tiny network and a tiny kernel on a device, and returns its name. A provider that cannot start may end the
@@ -122,7 +145,7 @@ impl Runtime {
 
     /// Describes the library by version and size, not by its path: the same library elsewhere computes the same.
     pub(crate) fn describe_library(&self) -> String {
-        let bytes = std::fs::metadata(&self.library).map_or(0, |file| file.len());
+        let bytes = std::fs::metadata(&self.settings.library).map_or(0, |file| file.len());
         format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
     }
 
@@ -144,6 +167,16 @@ impl Runtime {
     /// The device in use.
     pub fn device(&self) -> NetworkDevice {
         self.device
+    }
+
+    /// Which of several NVIDIA GPUs it is.
+    pub fn ordinal(&self) -> usize {
+        self.settings.ordinal
+    }
+
+    /// Names an NVIDIA GPU among others; `None` for devices of which a process has one.
+    pub fn device_name(&self) -> Option<String> {
+        (self.device == NetworkDevice::Cuda).then(|| format!("{}:{}", self.device, self.ordinal()))
     }
 
     /// Returns the batch sizes that suit the device. On a CPU an item costs more in a batch than alone (activations no
@@ -170,7 +203,7 @@ impl fmt::Display for Runtime {
             (NetworkDevice::Cpu, true) => "CPU with OpenVINO",
             (NetworkDevice::Cpu, false) => "CPU",
         };
-        write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.library.display())
+        write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.settings.library.display())
     }
 }
 
@@ -180,7 +213,8 @@ fn open_kernels(device: NetworkDevice, settings: &RuntimeSettings) -> KernelDevi
         NetworkDevice::Cpu => KernelDevice::cpu(),
         NetworkDevice::Cuda => {
             let folders = probe::find_cuda_folders(&settings.library, settings.kernel_cache.as_deref());
-            KernelDevice::opened_by(move || gpu::open_cuda(0, &folders))
+            let ordinal = settings.ordinal;
+            KernelDevice::opened_by(move || gpu::open_cuda(ordinal, &folders))
         }
         // Software was refused before, where it is not wanted.
         NetworkDevice::Wgpu => KernelDevice::opened_by(|| gpu::open_vulkan(true)),
@@ -252,10 +286,16 @@ mod tests {
     #[test]
     fn the_relu_model_loads_and_runs() {
         let Some(library) = find_library() else { return };
-        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, kernel_cache: None };
+        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, ordinal: 0, kernel_cache: None };
         // Has run it once already, as on every device that it opens.
         let runtime = Runtime::open(&settings).unwrap();
         let builder = ort::session::Session::builder(&runtime.environment).unwrap();
         assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);
+        // The environment is shared, and lives as long as one of them.
+        let other = runtime.on_device(1);
+        drop(runtime);
+        let builder = ort::session::Session::builder(&other.environment).unwrap();
+        assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);
+        assert_eq!((other.ordinal(), other.device_name()), (1, None), "only GPUs have names");
     }
 }

@@ -145,7 +145,7 @@ impl Network {
         let _turn = turns.wait();
         let mut builder =
             session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
-        let providers = execution_providers(device, workload, backend);
+        let providers = execution_providers(device, runtime.ordinal(), workload, backend);
         if !providers.is_empty() {
             builder = builder.with_execution_providers(providers).map_err(|error| ModelError::Device {
                 device: device.to_string(),
@@ -194,7 +194,8 @@ impl Network {
         let _turn = turns.wait();
         let _call = kernels.begin_call();
         // Outputs are in the memory of the host: reading and freeing them needs no turn.
-        let outputs = session.run(ort::inputs![view]).map_err(failed)?;
+        let outputs = session.run(ort::inputs![view]).map_err(failed);
+        let outputs = outputs.inspect_err(|error| kernels.note_failure(error))?;
         Ok(Outputs { name, outputs })
     }
 }
@@ -241,15 +242,19 @@ fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
         .with_intra_op_spinning(false)?)
 }
 
-/// The providers in the order of preference; ONNX Runtime's own with its defaults where there is none.
+/// The providers in the order of preference; ONNX Runtime's own with its defaults where there is none. `ordinal` is which of
+/// several NVIDIA GPUs is meant.
 fn execution_providers(
     device: NetworkDevice,
+    ordinal: usize,
     workload: Workload,
     backend: Backend,
 ) -> Vec<ExecutionProviderDispatch> {
     if device == NetworkDevice::Cuda {
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
-        let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
+        let cuda = ep::CUDA::default()
+            .with_device_id(ordinal as i32)
+            .with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return vec![cuda.build().error_on_failure()];
     }
     if device == NetworkDevice::Wgpu {
@@ -281,7 +286,7 @@ mod tests {
         assert_eq!([Cpu, Cuda, Wgpu].map(|device| Workload::BibGate.device(device)), [Cpu, Cpu, Wgpu]);
         let others = [Workload::FaceDetection, Workload::Embedding, Workload::DynamicTextDetection];
         assert!(others.iter().all(|workload| workload.device(Cuda) == Cuda));
-        let providers = execution_providers(Cpu, Workload::BibGate, Backend::OnnxRuntime);
+        let providers = execution_providers(Cpu, 0, Workload::BibGate, Backend::OnnxRuntime);
         assert!(providers.is_empty(), "ONNX Runtime's own, which every library has");
     }
 }

@@ -47,7 +47,7 @@ fn detect_environment() -> Option<TestEnvironment> {
         report_skip("there is no libonnxruntime.so; `cargo xtask setup` gets it");
         return None;
     };
-    let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, kernel_cache: None };
+    let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, ordinal: 0, kernel_cache: None };
     let runtime = Box::leak(Box::new(Runtime::open(&settings).unwrap()));
     let operator = variable("PHOTOFINISH_MODELS_DIR").map(PathBuf::from);
     let set_up = [state.join("models"), state.join("models-registry"), shared];

@@ -37,6 +37,10 @@ pub struct BudgetLoad {
     pub limit_bytes: u64,
 }
 
+/// The names of the budgets.
+const FILES: &str = "files";
+const PIXELS: &str = "pixels";
+
 /// The budgets of a generation.
 pub(crate) struct Budgets {
     /// Bytes of encoded files.
@@ -54,7 +58,7 @@ impl Budgets {
 
     /// Returns how much of each is in use.
     pub(crate) fn loads(&self) -> Vec<BudgetLoad> {
-        [("files", &self.files), ("pixels", &self.pixels)]
+        [(FILES, &self.files), (PIXELS, &self.pixels)]
             .map(|(name, budget)| BudgetLoad {
                 budget: name,
                 used_bytes: budget.used() as u64,
@@ -62,22 +66,18 @@ impl Budgets {
             })
             .to_vec()
     }
+}
 
-    /// Sets the gauges to the bytes in use.
-    pub(crate) fn publish_used(&self) {
-        publish_used_bytes("files", self.files.used());
-        publish_used_bytes("pixels", self.pixels.used());
+/// Changes the gauges, which are the sums of all lanes, by what a lane's budgets have more or less now than they had `before`;
+/// a lane without a generation has no budgets.
+pub(crate) fn publish_change(before: &[BudgetLoad], now: &[BudgetLoad]) {
+    for name in [FILES, PIXELS] {
+        let used = |loads: &[BudgetLoad]| -> u64 {
+            loads.iter().filter(|load| load.budget == name).map(|load| load.used_bytes).sum()
+        };
+        metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name)
+            .increment(used(now) as f64 - used(before) as f64);
     }
-}
-
-/// Sets the gauges to 0, for when there is no generation.
-pub(crate) fn publish_no_budgets() {
-    publish_used_bytes("files", 0);
-    publish_used_bytes("pixels", 0);
-}
-
-fn publish_used_bytes(budget: &'static str, bytes: usize) {
-    metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => budget).set(bytes as f64);
 }
 
 /// How long a stage waits for memory before it looks whether a photo of another owner can go on: what such a photo waits for

@@ -14,7 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crossbeam_channel::{Sender, bounded};
@@ -34,7 +34,7 @@ pub struct ReservedCores(Arc<Reservations>);
 #[derive(Debug, Default)]
 struct Reservations {
     count: AtomicUsize,
-    /// The shares of the running generation.
+    /// The shares from which they are taken.
     shares: Mutex<Weak<Inner>>,
 }
 
@@ -42,9 +42,19 @@ struct Reservations {
 #[derive(Debug)]
 pub(crate) struct ReservedCore(ReservedCores);
 
-/// The shares of a generation. Cheap to clone.
+/// The shares of a process, as the threads of one generation take them. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct CpuShares(Arc<Inner>);
+pub(crate) struct CpuShares {
+    inner: Arc<Inner>,
+    generation: Arc<Generation>,
+}
+
+/// A generation that takes shares.
+#[derive(Debug, Default)]
+struct Generation {
+    /// Its threads need no share any more. Changed while the state is locked.
+    is_closed: AtomicBool,
+}
 
 /// Lists the organizations of which a stage could take a step. Called while the shares are locked.
 pub(crate) type Candidates = Arc<dyn Fn() -> Vec<OrganizationId> + Send + Sync>;
@@ -59,8 +69,8 @@ struct Inner {
 struct State {
     /// How many steps may run at once when no core is reserved.
     shares: usize,
-    running: usize,
-    is_closed: bool,
+    /// The steps that run, but for those of closed generations.
+    running: Vec<ShareInUse>,
     turns: u64,
     /// In the order of their arrival.
     waiting: Vec<Claim>,
@@ -68,8 +78,16 @@ struct State {
     served: HashMap<OrganizationId, Served>,
 }
 
+/// A share in use.
+#[derive(Debug)]
+struct ShareInUse {
+    generation: Arc<Generation>,
+    owner: OrganizationId,
+}
+
 /// A thread that waits for a share.
 struct Claim {
+    generation: Arc<Generation>,
     owner: OrganizationId,
     /// Of the stage, whose claims have the same.
     candidates: Candidates,
@@ -126,23 +144,27 @@ impl Drop for ReservedCore {
 
 impl CpuShares {
     /// Creates as many shares as `cores`, but at least two: a step of a very large photo takes seconds, and those of
-    /// others go on beside it. What is reserved is taken from them, but for the last one.
+    /// others go on beside it. What is reserved is taken from them, but for the last one. All lanes of a process share them.
     pub(crate) fn new(cores: usize, reserved: &ReservedCores) -> Self {
         let state = State {
             shares: cores.max(2),
-            running: 0,
-            is_closed: false,
+            running: Vec::new(),
             turns: 0,
             waiting: Vec::new(),
             served: HashMap::new(),
         };
         let inner = Arc::new(Inner { state: Mutex::new(state), reserved: reserved.clone() });
         *lock(&reserved.0.shares) = Arc::downgrade(&inner);
-        Self(inner)
+        Self { inner, generation: Arc::default() }
+    }
+
+    /// Returns the same shares for another generation, which is closed by itself.
+    pub(crate) fn for_generation(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), generation: Arc::default() }
     }
 
     /// Waits for a share for a step of a photo of `owner`, or of one of the candidates if that one is next before `owner`,
-    /// and keeps it for this thread. Once the shares are closed, nobody waits.
+    /// and keeps it for this thread. Once the generation is closed, nobody waits.
     pub(crate) fn hold(&self, owner: OrganizationId, candidates: &Candidates) -> HeldShare {
         let share = self.take(owner, Arc::clone(candidates));
         let owner = share.owner;
@@ -159,34 +181,51 @@ impl CpuShares {
 
     /// Waits for a share, as [`Self::hold`] does.
     pub(crate) fn take(&self, owner: OrganizationId, candidates: Candidates) -> CpuShare {
-        let mut state = lock(&self.0.state);
-        if state.is_closed {
-            state.count_grant(owner);
+        let mut state = lock(&self.inner.state);
+        if self.is_closed() {
             return CpuShare { shares: self.clone(), owner };
         }
         let (granted, grant) = bounded(1);
-        state.waiting.push(Claim { owner, candidates, granted });
-        state.grant_free(self.0.reserved.count());
+        let generation = Arc::clone(&self.generation);
+        state.waiting.push(Claim { generation, owner, candidates, granted });
+        state.grant_free(self.inner.reserved.count());
         drop(state);
-        // Every claim is granted, at the latest when the shares are closed.
+        // Every claim is granted, at the latest when the generation is closed.
         let owner = grant.recv().unwrap_or(owner);
         CpuShare { shares: self.clone(), owner }
     }
 
-    /// Lets everybody who waits, and who comes later, go on without a share.
+    /// Lets every thread of the generation that waits, or comes later, go on without a share. What its threads have is given
+    /// back now: one that hangs would keep it from those of the other generations.
     pub(crate) fn close(&self) {
-        let mut state = lock(&self.0.state);
-        state.is_closed = true;
-        for claim in std::mem::take(&mut state.waiting) {
-            state.grant(&claim, claim.owner);
+        let mut state = lock(&self.inner.state);
+        self.generation.is_closed.store(true, Ordering::Relaxed);
+        let is_ours = |generation: &Arc<Generation>| Arc::ptr_eq(generation, &self.generation);
+        for claim in state.waiting.extract_if(.., |claim| is_ours(&claim.generation)) {
+            claim.tell(claim.owner);
         }
+        let ended: Vec<ShareInUse> = state.running.extract_if(.., |step| is_ours(&step.generation)).collect();
+        ended.iter().for_each(|step| state.count_end(step.owner));
+        state.grant_free(self.inner.reserved.count());
+    }
+
+    fn is_closed(&self) -> bool {
+        self.generation.is_closed.load(Ordering::Relaxed)
+    }
+}
+
+impl Claim {
+    /// Tells the thread for whom it has a share.
+    fn tell(&self, owner: OrganizationId) {
+        // The channel has space: a claim is granted once. Its thread waits.
+        let _waits = self.granted.try_send(owner);
     }
 }
 
 impl State {
     /// Whether no further step may begin while as many cores are `reserved`. One step runs always.
     fn is_full(&self, reserved: usize) -> bool {
-        self.running >= self.shares.saturating_sub(reserved).max(1)
+        self.running.len() >= self.shares.saturating_sub(reserved).max(1)
     }
 
     /// Gives the free shares to those who wait.
@@ -225,33 +264,41 @@ impl State {
         let Some((_, other)) = self.next().filter(|(_, other)| *other != owner) else { return false };
         let served = |of: OrganizationId| self.served.get(&of).copied().unwrap_or_default();
         let shares = served(owner).shares.saturating_sub(1);
-        let has_core = self.running <= self.shares.saturating_sub(reserved).max(1);
-        has_core && !self.is_closed && Served { shares, ..served(owner) } < served(other)
+        let has_core = self.running.len() <= self.shares.saturating_sub(reserved).max(1);
+        has_core && Served { shares, ..served(owner) } < served(other)
     }
 
     fn grant(&mut self, claim: &Claim, owner: OrganizationId) {
-        self.count_grant(owner);
-        // The channel has space: a claim is granted once. Its thread waits.
-        let _waits = claim.granted.try_send(owner);
-    }
-
-    fn count_grant(&mut self, owner: OrganizationId) {
-        self.running += 1;
+        self.running.push(ShareInUse { generation: Arc::clone(&claim.generation), owner });
         self.turns += 1;
         let served = self.served.entry(owner).or_default();
         served.shares += 1;
         served.last_turn = self.turns;
+        claim.tell(owner);
     }
 
-    fn move_share(&mut self, from: OrganizationId, to: OrganizationId) {
+    /// Returns where a share of a generation is among the steps that run; `None` once the generation is closed.
+    fn position(&self, generation: &Arc<Generation>, owner: OrganizationId) -> Option<usize> {
+        let is_it = |step: &ShareInUse| step.owner == owner && Arc::ptr_eq(&step.generation, generation);
+        self.running.iter().position(is_it)
+    }
+
+    fn move_share(&mut self, generation: &Arc<Generation>, from: OrganizationId, to: OrganizationId) {
+        let Some(index) = self.position(generation, from) else { return };
+        self.running[index].owner = to;
         if let Some(served) = self.served.get_mut(&from) {
             served.shares = served.shares.saturating_sub(1);
         }
         self.served.entry(to).or_default().shares += 1;
     }
 
-    fn give_back(&mut self, owner: OrganizationId) {
-        self.running -= 1;
+    fn give_back(&mut self, generation: &Arc<Generation>, owner: OrganizationId) {
+        let Some(index) = self.position(generation, owner) else { return };
+        self.running.swap_remove(index);
+        self.count_end(owner);
+    }
+
+    fn count_end(&mut self, owner: OrganizationId) {
         if let Some(served) = self.served.get_mut(&owner) {
             served.shares = served.shares.saturating_sub(1);
         }
@@ -269,9 +316,9 @@ impl std::fmt::Debug for Claim {
 
 impl Drop for CpuShare {
     fn drop(&mut self) {
-        let Inner { state, reserved } = &*self.shares.0;
+        let Inner { state, reserved } = &*self.shares.inner;
         let mut state = lock(state);
-        state.give_back(self.owner);
+        state.give_back(&self.shares.generation, self.owner);
         state.grant_free(reserved.count());
     }
 }
@@ -282,8 +329,8 @@ impl HeldShare {
         self.owner = owner;
         HELD.with_borrow_mut(|held| {
             if let Some(share) = held {
-                let mut state = lock(&share.shares.0.state);
-                state.move_share(share.owner, owner);
+                let mut state = lock(&share.shares.inner.state);
+                state.move_share(&share.shares.generation, share.owner, owner);
                 share.owner = owner;
             }
         });
@@ -293,9 +340,9 @@ impl HeldShare {
     /// others that wait. Otherwise it is given back.
     pub(crate) fn carry(self) -> Option<CpuShare> {
         let share = HELD.take()?;
-        let Inner { state, reserved } = &*share.shares.0;
+        let Inner { state, reserved } = &*share.shares.inner;
         let is_next = lock(state).is_next(share.owner, reserved.count());
-        is_next.then_some(share)
+        (is_next && !share.shares.is_closed()).then_some(share)
     }
 }
 
@@ -362,7 +409,7 @@ mod tests {
     }
 
     fn wait_until_waiting(shares: &CpuShares, count: usize) {
-        while lock(&shares.0.state).waiting.len() < count {
+        while lock(&shares.inner.state).waiting.len() < count {
             thread::yield_now();
         }
     }
@@ -387,8 +434,8 @@ mod tests {
         assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("third"));
         other.end();
         third.end();
-        let state = lock(&shares.0.state);
-        assert!(state.running == 0 && state.served.is_empty(), "{state:?}");
+        let state = lock(&shares.inner.state);
+        assert!(state.running.is_empty() && state.served.is_empty(), "{state:?}");
     }
 
     #[test]
@@ -405,7 +452,7 @@ mod tests {
             assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("other"));
             other.end();
         });
-        assert_eq!(lock(&shares.0.state).running, 2, "the thread has its share again");
+        assert_eq!(lock(&shares.inner.state).running.len(), 2, "the thread has its share again");
         running.end();
     }
 
@@ -476,7 +523,7 @@ mod tests {
         assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("second"), "the share was lost");
         first.end();
         second.end();
-        assert_eq!(lock(&shares.0.state).running, 0);
+        assert_eq!(lock(&shares.inner.state).running.len(), 0);
     }
 
     #[test]
@@ -486,11 +533,11 @@ mod tests {
         let mut held = shares.hold(granted, &no_candidates());
         held.charge_to(using);
         assert_eq!(held.owner, using);
-        let shares_of = |owner| lock(&shares.0.state).served.get(&owner).map(|served| served.shares);
+        let shares_of = |owner| lock(&shares.inner.state).served.get(&owner).map(|served| served.shares);
         assert_eq!((shares_of(granted), shares_of(using)), (Some(0), Some(1)));
         drop(held);
-        let state = lock(&shares.0.state);
-        assert!(state.running == 0 && state.served.is_empty(), "{state:?}");
+        let state = lock(&shares.inner.state);
+        assert!(state.running.is_empty() && state.served.is_empty(), "{state:?}");
     }
 
     #[test]
@@ -522,5 +569,35 @@ mod tests {
         }
         steps.into_iter().for_each(RunningStep::end);
         drop(shares.hold(owner, &no_candidates()));
+    }
+
+    #[test]
+    fn what_a_closed_generation_had_is_free_for_others_and_only_its_own_threads_stop_waiting() {
+        let first = CpuShares::new(2, &ReservedCores::default());
+        let second = first.for_generation();
+        let owner = OrganizationId::generate();
+        let (began, beginnings) = mpsc::channel();
+        // Threads that hang: they go on after their generation.
+        let hanging = ["one", "two"].map(|name| start_step(&first, owner, name, &began));
+        for _ in &hanging {
+            beginnings.recv_timeout(TIMEOUT).unwrap();
+        }
+        let late = start_step(&first, owner, "late", &began);
+        wait_until_waiting(&first, 1);
+        let others = ["three", "four", "five"].map(|name| start_step(&second, owner, name, &began));
+        wait_until_waiting(&first, 4);
+        first.close();
+        let began_now: Vec<_> = (0..3).map(|_| beginnings.recv_timeout(TIMEOUT).unwrap()).collect();
+        assert!(began_now.contains(&"late"), "a thread of a closed generation waits: {began_now:?}");
+        assert_eq!(lock(&first.inner.state).running.len(), 2, "those of the other generation");
+        assert_eq!(lock(&first.inner.state).waiting.len(), 1, "it has two shares for three steps");
+        // Their ends give nothing back a second time.
+        hanging.into_iter().chain([late]).for_each(RunningStep::end);
+        assert_eq!(lock(&first.inner.state).running.len(), 2);
+        assert!(beginnings.try_recv().is_err(), "more steps than shares");
+        others.iter().for_each(|step| step.end.send(()).unwrap());
+        others.into_iter().for_each(|step| step.thread.join().unwrap());
+        let state = lock(&first.inner.state);
+        assert!(state.running.is_empty() && state.served.is_empty(), "{state:?}");
     }
 }

@@ -78,7 +78,7 @@ struct Edge<T, P> {
 
 struct State<T, P> {
     /// The organizations with waiting photos, in the order of their turns.
-    lanes: VecDeque<Lane<T, P>>,
+    backlogs: VecDeque<Backlog<T, P>>,
     /// The threads that wait for a photo.
     receivers: usize,
     has_sender: bool,
@@ -86,7 +86,7 @@ struct State<T, P> {
 }
 
 /// The waiting photos of an organization, at least one.
-struct Lane<T, P> {
+struct Backlog<T, P> {
     organization: OrganizationId,
     photos: VecDeque<OpenPhoto<T, P>>,
 }
@@ -95,7 +95,12 @@ struct Lane<T, P> {
 pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
     let edge = Arc::new(Edge {
         capacity: capacity.max(1),
-        state: Mutex::new(State { lanes: VecDeque::new(), receivers: 0, has_sender: true, is_closed: false }),
+        state: Mutex::new(State {
+            backlogs: VecDeque::new(),
+            receivers: 0,
+            has_sender: true,
+            is_closed: false,
+        }),
         photo_added: Condvar::new(),
         photo_taken: Condvar::new(),
         on_space: OnceLock::new(),
@@ -105,44 +110,44 @@ pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
 
 impl<T, P> State<T, P> {
     fn len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.photos.len()).sum()
+        self.backlogs.iter().map(|backlog| backlog.photos.len()).sum()
     }
 
     fn count_of(&self, organization: OrganizationId) -> usize {
-        let lane = self.lanes.iter().find(|lane| lane.organization == organization);
-        lane.map_or(0, |lane| lane.photos.len())
+        let backlog = self.backlogs.iter().find(|backlog| backlog.organization == organization);
+        backlog.map_or(0, |backlog| backlog.photos.len())
     }
 
     fn has_space(&self, organization: OrganizationId, capacity: usize) -> bool {
         self.is_closed || self.count_of(organization) < capacity
     }
 
-    /// Adds a photo at the end of its organization's lane.
+    /// Adds a photo at the end of its organization's backlog.
     fn push(&mut self, photo: OpenPhoto<T, P>) {
         let organization = photo.photo.ticket.organization();
-        match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
-            Some(lane) => lane.photos.push_back(photo),
-            None => self.lanes.push_back(Lane { organization, photos: [photo].into() }),
+        match self.backlogs.iter_mut().find(|backlog| backlog.organization == organization) {
+            Some(backlog) => backlog.photos.push_back(photo),
+            None => self.backlogs.push_back(Backlog { organization, photos: [photo].into() }),
         }
     }
 
-    /// Adds a photo at the start of its organization's lane.
+    /// Adds a photo at the start of its organization's backlog.
     fn push_first(&mut self, photo: OpenPhoto<T, P>) {
         let organization = photo.photo.ticket.organization();
-        match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
-            Some(lane) => lane.photos.push_front(photo),
-            None => self.lanes.push_back(Lane { organization, photos: [photo].into() }),
+        match self.backlogs.iter_mut().find(|backlog| backlog.organization == organization) {
+            Some(backlog) => backlog.photos.push_front(photo),
+            None => self.backlogs.push_back(Backlog { organization, photos: [photo].into() }),
         }
     }
 
     /// Takes the photo of the organization whose turn it is, among those with space after the stage; it then has the last
     /// turn.
     fn pop(&mut self, has_space: &impl Fn(OrganizationId) -> bool) -> Option<OpenPhoto<T, P>> {
-        let next = self.lanes.iter().position(|lane| has_space(lane.organization))?;
-        let mut lane = self.lanes.remove(next)?;
-        let photo = lane.photos.pop_front();
-        if !lane.photos.is_empty() {
-            self.lanes.push_back(lane);
+        let next = self.backlogs.iter().position(|backlog| has_space(backlog.organization))?;
+        let mut backlog = self.backlogs.remove(next)?;
+        let photo = backlog.photos.pop_front();
+        if !backlog.photos.is_empty() {
+            self.backlogs.push_back(backlog);
         }
         photo
     }
@@ -151,7 +156,7 @@ impl<T, P> State<T, P> {
 impl<T, P> State<T, P> {
     /// Takes the shares of the cores from photos that came with one and cannot go on.
     fn take_shares(&mut self) -> Vec<CpuShare> {
-        let photos = self.lanes.iter_mut().flat_map(|lane| &mut lane.photos);
+        let photos = self.backlogs.iter_mut().flat_map(|backlog| &mut backlog.photos);
         photos.filter_map(|photo| photo.photo.ticket.take_share()).collect()
     }
 }
@@ -213,7 +218,7 @@ impl<T: Send, P: Send> PhotoSender<T> for EdgeSender<T, P> {
 
     fn is_awaited(&self) -> bool {
         let state = lock(&self.0.state);
-        state.lanes.is_empty() && state.receivers > 0
+        state.backlogs.is_empty() && state.receivers > 0
     }
 
     fn call_on_space(&self, on_space: OnSpace) {
@@ -246,7 +251,7 @@ impl<T, P> Inlet<T, P> {
                 self.0.report_space();
                 return Some(Received { photo, starved, blocked });
             }
-            if state.is_closed || (state.lanes.is_empty() && !state.has_sender) {
+            if state.is_closed || (state.backlogs.is_empty() && !state.has_sender) {
                 return None;
             }
             let shares = state.take_shares();
@@ -257,7 +262,7 @@ impl<T, P> Inlet<T, P> {
                 state = lock(&self.0.state);
                 continue;
             }
-            let waiting = if state.lanes.is_empty() { &mut starved } else { &mut blocked };
+            let waiting = if state.backlogs.is_empty() { &mut starved } else { &mut blocked };
             let began_at = Instant::now();
             state.receivers += 1;
             state = self.0.photo_added.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +281,12 @@ impl<T, P> Inlet<T, P> {
     /// The organizations with photos that [`Self::recv`] would take.
     pub(crate) fn organizations(&self, has_space: impl Fn(OrganizationId) -> bool) -> Vec<OrganizationId> {
         let state = lock(&self.0.state);
-        state.lanes.iter().map(|lane| lane.organization).filter(|lane| has_space(*lane)).collect()
+        state
+            .backlogs
+            .iter()
+            .map(|backlog| backlog.organization)
+            .filter(|backlog| has_space(*backlog))
+            .collect()
     }
 
     /// Wakes the threads that wait in [`Self::recv`]: there may be space after the stage.
@@ -324,7 +334,7 @@ impl<T, P> Inlet<T, P> {
     pub(crate) fn close(&self) {
         let mut state = lock(&self.0.state);
         state.is_closed = true;
-        let waiting = std::mem::take(&mut state.lanes);
+        let waiting = std::mem::take(&mut state.backlogs);
         drop(state);
         drop(waiting);
         self.0.photo_added.notify_all();

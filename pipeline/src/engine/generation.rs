@@ -14,9 +14,9 @@ use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
 use crate::engine::outlet::Outlet;
+use crate::engine::pipeline_stats::PipelineStats;
 use crate::engine::runner::{Exit, StageFactory, StageShares, Worker, panic_message};
 use crate::engine::stage::SteppedStage;
-use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 
 /// How long threads may take to exit after an outage: longer than the longest step of a stage, which is decoding the

@@ -1,4 +1,4 @@
-//! The leases of this process, and the thread that renews and releases them. Tickets only record changes in the table;
+//! The leases of one lane, and the thread that renews and releases them. Tickets only record changes in the table;
 //! the thread is the one that waits for the database.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::engine::metrics as names;
 use crate::engine::store_client::StoreClient;
 use crate::engine::sync::lock;
 
-/// The leases of this process. There is one table for the lifetime of the pipeline.
+/// The leases of one lane. There is one table for its lifetime.
 pub(crate) struct LeaseTable {
     queue: Arc<dyn Queue>,
     states: Mutex<LeaseStates>,
@@ -34,6 +34,8 @@ struct LeaseStates {
     to_release: Vec<Arc<Lease>>,
     released_count: u64,
     is_stopping: bool,
+    /// What the gauge of photos in flight has of this lane.
+    published: usize,
 }
 
 /// A lease with a ticket.
@@ -57,6 +59,10 @@ enum LeaseState {
 impl LeaseStates {
     fn in_flight(&self) -> usize {
         self.by_lease.values().filter(|tracked| tracked.state != LeaseState::Abandoned).count()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight() == 0 && self.to_release.is_empty()
     }
 }
 
@@ -156,11 +162,14 @@ impl LeaseTable {
     /// Waits until no photo is in flight and no lease is left to release, for at most `timeout`. Returns whether that
     /// was reached.
     pub(crate) fn wait_until_empty(&self, timeout: Duration) -> bool {
-        let states = lock(&self.states);
-        let is_busy = |states: &mut LeaseStates| states.in_flight() > 0 || !states.to_release.is_empty();
-        let (mut states, _timeout) =
-            self.changed.wait_timeout_while(states, timeout, is_busy).unwrap_or_else(PoisonError::into_inner);
-        !is_busy(&mut states)
+        let is_busy = |states: &mut LeaseStates| !states.is_empty();
+        let waited = self.changed.wait_timeout_while(lock(&self.states), timeout, is_busy);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+
+    /// Whether no photo is in flight and no lease is left to release.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.states).is_empty()
     }
 
     /// Returns the leases to renew.
@@ -191,7 +200,10 @@ impl LeaseTable {
     fn update(&self, change: impl FnOnce(&mut LeaseStates)) {
         let mut states = lock(&self.states);
         change(&mut states);
-        metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(states.in_flight() as f64);
+        let in_flight = states.in_flight();
+        let before = std::mem::replace(&mut states.published, in_flight);
+        // The gauge is the sum of all lanes.
+        metrics::gauge!(names::PHOTOS_IN_FLIGHT).increment(in_flight as f64 - before as f64);
         drop(states);
         self.changed.notify_all();
     }

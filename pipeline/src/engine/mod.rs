@@ -9,6 +9,7 @@ pub(crate) mod generation;
 pub(crate) mod leases;
 pub mod metrics;
 pub(crate) mod outlet;
+pub(crate) mod pipeline_stats;
 pub(crate) mod runner;
 pub(crate) mod spans;
 pub(crate) mod stage;
@@ -16,6 +17,7 @@ pub(crate) mod stage_stats;
 pub(crate) mod status;
 pub(crate) mod store_client;
 pub(crate) mod supervisor;
+pub(crate) mod suspect_gate;
 pub(crate) mod sync;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What is known of the pipeline outside of its threads: its status, how it stopped, and what its supervisor shares.
+//! What is known of the pipeline outside of its threads: its status, how it stopped, and what the supervisor of a lane shares.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -7,19 +7,21 @@ use crossbeam_channel::Sender;
 use photofinish_store::traits::Queue;
 use time::OffsetDateTime;
 
-use crate::engine::budget::BudgetLoad;
+use crate::engine::budget::{BudgetLoad, publish_change};
 use crate::engine::fault::Component;
 use crate::engine::leases::LeaseTable;
-use crate::engine::stage_stats::PipelineStats;
+use crate::engine::pipeline_stats::PipelineStats;
+use crate::engine::suspect_gate::SuspectGate;
+use crate::engine::sync::lock;
 
-/// The status of the pipeline.
+/// The status of the pipeline, or of one of its lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineStatus {
-    /// The first generation is starting.
+    /// The first generation is starting, of each device.
     Starting,
     /// Photos are processed as they arrive.
     Running,
-    /// No photos are processed; the supervisor retries by itself.
+    /// No photos are processed, or not on all devices; the supervisor retries by itself.
     Down {
         /// The component that is down.
         component: Component,
@@ -28,6 +30,17 @@ pub enum PipelineStatus {
         /// When the outage began.
         since: OffsetDateTime,
     },
+}
+
+impl PipelineStatus {
+    /// Orders statuses: the worst has the highest number.
+    pub(crate) fn severity(&self) -> u8 {
+        match self {
+            Self::Running => 0,
+            Self::Starting => 1,
+            Self::Down { .. } => 2,
+        }
+    }
 }
 
 /// How the pipeline stopped.
@@ -43,7 +56,7 @@ pub struct StopReport {
     pub abandoned_threads: Vec<String>,
 }
 
-/// The state shared by the supervisor and [`Pipeline`](crate::Pipeline).
+/// The state shared by the supervisor of a lane and [`Pipeline`](crate::Pipeline).
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) status: Mutex<PipelineStatus>,
@@ -53,7 +66,9 @@ pub(crate) struct SharedState {
     pub(crate) wakeup: Mutex<Option<Sender<()>>>,
     /// The budgets of the current generation; empty while there is none.
     pub(crate) budgets: Mutex<Vec<BudgetLoad>>,
-    /// Why the pipeline has ended, once this process cannot use its device any more.
+    /// Closed while a lane of the process has a crash suspect.
+    pub(crate) suspect_gate: Arc<SuspectGate>,
+    /// Why the lane has ended, once this process cannot use its device any more.
     pub(crate) device_failure: OnceLock<String>,
     /// Whether the device was lost, and no photo has been finished since: networks prove that they work before they are
     /// given one, so that no photo is held to be the cause of what is wrong without it.
@@ -61,16 +76,26 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    /// The state of a pipeline that is starting, with these stages.
-    pub(crate) fn new(stats: Arc<PipelineStats>, queue: Arc<dyn Queue>) -> Self {
+    /// The state of a lane that is starting, with these stages.
+    pub(crate) fn new(stats: Arc<PipelineStats>, queue: Arc<dyn Queue>, gate: &Arc<SuspectGate>) -> Self {
+        let leases = Arc::new(LeaseTable::new(queue));
+        gate.add(&leases);
         Self {
             status: Mutex::new(PipelineStatus::Starting),
             stats,
-            leases: Arc::new(LeaseTable::new(queue)),
+            leases,
             wakeup: Mutex::default(),
             budgets: Mutex::default(),
+            suspect_gate: Arc::clone(gate),
             device_failure: OnceLock::new(),
             is_device_suspect: AtomicBool::new(false),
         }
+    }
+
+    /// Shows what the budgets of the lane have now; none without a generation.
+    pub(crate) fn show_budgets(&self, loads: Vec<BudgetLoad>) {
+        let mut shown = lock(&self.budgets);
+        publish_change(&shown, &loads);
+        *shown = loads;
     }
 }

@@ -1,6 +1,6 @@
 //! The supervisor starts a generation, monitors it, ends it when a component fails, and starts the next one after a pause
-//! of 1, 2, 4 .. 60 s. It maintains the status of the pipeline. It knows nothing of stages: it is given a function that
-//! starts a generation.
+//! of 1, 2, 4 .. 60 s. It maintains the status of its lane. It knows nothing of stages: it is given a function that starts
+//! a generation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
-use crate::engine::budget::publish_no_budgets;
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
 use crate::engine::leases::LeaseRenewer;
@@ -30,8 +29,10 @@ pub(crate) struct PendingGeneration {
     pub(crate) start_feed: StartFeed,
 }
 
-/// The thread that owns all others.
+/// The thread that owns all others of a lane.
 pub(crate) struct Supervisor {
+    /// The name of its device, where the pipeline has several.
+    pub(crate) device: Option<String>,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) start_generation: GenerationFactory,
     /// For how long the oldest call of a device has been running.
@@ -139,13 +140,20 @@ impl Supervisor {
             unfinished: self.shared.leases.unreleased_count(),
             abandoned_threads: stopped.abandoned_threads,
         };
+        self.shared.suspect_gate.remove(&self.shared.leases);
         tracing::info!(
+            device = self.device.as_deref(),
             drained = report.drained,
             given_back = report.given_back,
             left = report.unfinished,
             "pipeline stopped"
         );
         report
+    }
+
+    /// The device, for the log.
+    fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// Runs one generation from start to end. Returns `Ok` when the pipeline is stopped.
@@ -211,9 +219,12 @@ impl Supervisor {
         StoppedGeneration { drained: false, abandoned_threads }
     }
 
-    /// Says that this process cannot use its device any more, so that it ends.
+    /// Says that this process cannot use its device any more, so that it ends unless it has others.
     fn give_device_up(&self, reason: String) {
-        tracing::error!(reason, "pipeline ended, its process has to be replaced");
+        match self.device() {
+            None => tracing::error!(reason, "pipeline ended, its process has to be replaced"),
+            device => tracing::error!(device, reason, "gave up a device until the process is replaced"),
+        }
         // The first reason is kept; there is no second.
         let _first = self.shared.device_failure.set(reason);
     }
@@ -247,8 +258,7 @@ impl Supervisor {
     ) -> Termination {
         let terminated = generation.terminate(timeout, exits);
         self.shared.stats.reset_depths();
-        publish_no_budgets();
-        lock(&self.shared.budgets).clear();
+        self.shared.show_budgets(Vec::new());
         terminated
     }
 
@@ -317,8 +327,7 @@ impl Supervisor {
                 return end;
             }
             self.shared.stats.update_bottleneck();
-            generation.budgets.publish_used();
-            *lock(&self.shared.budgets) = generation.budgets.loads();
+            self.shared.show_budgets(generation.budgets.loads());
             (self.free_idle_memory)();
             let is_idle = self.shared.leases.in_flight() == 0;
             if !is_idle {
@@ -330,7 +339,8 @@ impl Supervisor {
             if (has_finished_photo || is_stable)
                 && let Some(outage) = outage_state.take()
             {
-                tracing::info!(part = %outage.component, since = %outage.since, "pipeline recovered");
+                let (device, part) = (self.device(), outage.component.as_str());
+                tracing::info!(device, part, since = %outage.since, "pipeline recovered");
                 self.shared.is_device_suspect.store(false, Ordering::Release);
                 *lock(&self.shared.status) = PipelineStatus::Running;
             }
@@ -349,10 +359,11 @@ impl Supervisor {
         let since = previous.map_or_else(OffsetDateTime::now_utc, |state| state.since);
         let pause = outage.retry_after.unwrap_or_default().max((self.backoff)(failures));
         let (component, reason) = (outage.component, outage.to_string());
+        let (device, part) = (self.device(), component.as_str());
         if is_same {
-            tracing::info!(part = %component, reason, failures, ?pause, "pipeline still down, retrying");
+            tracing::info!(device, part, reason, failures, ?pause, "pipeline still down, retrying");
         } else {
-            tracing::error!(part = %component, reason, ?pause, "pipeline down, photos given back to the queue");
+            tracing::error!(device, part, reason, ?pause, "pipeline down, photos given back to the queue");
         }
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason, since };
         self.shared.is_device_suspect.store(device_outages > 0, Ordering::Release);

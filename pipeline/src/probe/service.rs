@@ -16,6 +16,7 @@ use photofinish_store::model::ids::OrganizationId;
 use tokio::sync::oneshot;
 use tracing::Span;
 
+use super::devices::ProbeDevices;
 use super::error::ProbeServiceError;
 use super::extractor::ProbeFace;
 use super::state::{ProbeState, ProbeStatus};
@@ -69,16 +70,22 @@ pub struct ProbeTurn {
 }
 
 impl ProbeService {
-    /// Starts the service. The models are loaded in the background. While a selfie is examined, one of `cores` is reserved
-    /// for it.
-    pub fn start(models: Arc<dyn ModelFactory>, settings: ProbeSettings, cores: ReservedCores) -> Self {
+    /// Starts the service. The models are loaded in the background, on one of their devices, of which there is at least one: on
+    /// the first, and on the next where that fails. While a selfie is examined, one of `cores` is reserved for it.
+    pub fn start(models: Vec<Arc<dyn ModelFactory>>, settings: ProbeSettings, cores: ReservedCores) -> Self {
         // Requests hold turns, so there are never more.
         let (sender, receiver) = bounded(TURNS);
         let state = Arc::new(ProbeState::default());
-        let context =
-            WorkerContext { models, limits: settings.limits, stats: Arc::new(StageStats::new(STAGE)) };
+        let context = WorkerContext { limits: settings.limits, stats: Arc::new(StageStats::new(STAGE)) };
         let time_limits = TimeLimits { selfie: settings.time_limit, device_call: settings.device_call_limit };
-        let supervisor = ProbeSupervisor::new(receiver, context, time_limits, Arc::clone(&state), cores);
+        let supervisor = ProbeSupervisor::new(
+            receiver,
+            ProbeDevices::new(models),
+            context,
+            time_limits,
+            Arc::clone(&state),
+            cores,
+        );
         let spawned =
             std::thread::Builder::new().name("probe-supervisor".into()).spawn(move || supervisor.run());
         let thread = match spawned {
@@ -120,8 +127,8 @@ impl ProbeService {
         self.shared.state.status()
     }
 
-    /// Returns why this process cannot use its device any more: the device is lost and could not be opened again, or calls
-    /// of it never return. The process has to be replaced; no selfie is examined until then.
+    /// Returns why this process cannot use any of its devices any more: they are lost and could not be opened again, or calls
+    /// of them never return. The process has to be replaced; no selfie is examined until then.
     pub fn device_failure(&self) -> Option<&str> {
         self.shared.state.device_failure()
     }

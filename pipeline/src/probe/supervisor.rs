@@ -1,7 +1,7 @@
 //! Passes selfies to a worker, one after the other, and replaces a worker that hangs. Never calls native code, so it
 //! always responds. A thread that hangs cannot be ended: at most [`MAX_HANGING`] of them are left behind.
 //!
-//! A device that this process cannot use any more is given up: the supervisor says so and ends.
+//! A device that this process cannot use any more is given up. Once none is left, the supervisor says so and ends.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,13 +13,13 @@ use photofinish_store::model::cost::CostMeter;
 use tokio::sync::oneshot;
 use tracing::Span;
 
+use super::devices::ProbeDevices;
 use super::error::ProbeServiceError;
 use super::extractor::ProbeFace;
 use super::state::{ProbeState, ProbeStatus};
 use super::turns::Turn;
-use super::worker::{LoadKind, ProbeWorker, SelfieJob, WorkerContext};
+use super::worker::{LoadJob, LoadKind, ProbeWorker, SelfieJob, WorkerContext};
 use crate::engine::cpu_shares::ReservedCores;
-use crate::engine::fault::Outage;
 
 /// With so many threads that hang, no other is started until one of them ends: each keeps its models in memory and
 /// perhaps a core busy.
@@ -27,10 +27,6 @@ const MAX_HANGING: usize = 4;
 
 /// The pause before a worker is started, or its models are loaded, again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-
-/// After so many failures in a row that the device caused, over some 15 s, only another process has it back, as
-/// for the pipeline.
-const MAX_DEVICE_OUTAGES: u32 = 8;
 
 /// A selfie whose turn has come.
 pub(super) struct ProbeRequest {
@@ -55,9 +51,17 @@ pub(super) struct TimeLimits {
     pub(super) device_call: Duration,
 }
 
+impl TimeLimits {
+    /// Whether a call of a device never returns that has been running for so long.
+    fn is_endless(&self, call: &Duration) -> bool {
+        *call >= self.device_call
+    }
+}
+
 /// The thread beside the worker.
 pub(super) struct ProbeSupervisor {
     requests: Receiver<ProbeRequest>,
+    devices: ProbeDevices,
     context: WorkerContext,
     time_limits: TimeLimits,
     state: Arc<ProbeState>,
@@ -68,13 +72,12 @@ pub(super) struct ProbeSupervisor {
     hanging: Vec<JoinHandle<()>>,
     workers_started: usize,
     restored_at: Instant,
-    /// Consecutive failures of the models that the device caused.
-    device_outages: u32,
 }
 
 impl ProbeSupervisor {
     pub(super) fn new(
         requests: Receiver<ProbeRequest>,
+        devices: ProbeDevices,
         context: WorkerContext,
         time_limits: TimeLimits,
         state: Arc<ProbeState>,
@@ -82,6 +85,7 @@ impl ProbeSupervisor {
     ) -> Self {
         Self {
             requests,
+            devices,
             context,
             time_limits,
             state,
@@ -90,11 +94,10 @@ impl ProbeSupervisor {
             hanging: Vec::new(),
             workers_started: 0,
             restored_at: Instant::now(),
-            device_outages: 0,
         }
     }
 
-    /// Serves requests until all senders are dropped, or the device is given up.
+    /// Serves requests until all senders are dropped, or all devices are given up.
     pub(super) fn run(mut self) {
         let mut is_working = self.restore();
         while self.state.device_failure().is_none() {
@@ -130,7 +133,7 @@ impl ProbeSupervisor {
         worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed(), spent });
         let (result, is_working) = match worker.extracted.recv_timeout(self.time_limits.selfie) {
             Ok(extraction) => {
-                extraction.outage.iter().for_each(|outage| self.record_outage(outage));
+                extraction.outage.iter().for_each(|outage| self.devices.record_outage(outage));
                 (extraction.result, !extraction.must_reload)
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -143,6 +146,10 @@ impl ProbeSupervisor {
                 (Err(ProbeServiceError::Unavailable), false)
             }
         };
+        if !is_working {
+            // Whatever it was: another device may do better, and where there is none this changes nothing.
+            self.devices.advance();
+        }
         drop(core);
         self.state.rate.record(started_at.elapsed());
         drop(turn);
@@ -154,32 +161,56 @@ impl ProbeSupervisor {
     /// Starts a worker where there is none and has it load its models. Returns whether selfies can be examined.
     fn restore(&mut self) -> bool {
         self.hanging.retain(|thread| !thread.is_finished());
-        let restored = self.start_worker().and_then(|()| self.load_models());
+        let restored = self.load_on_a_device();
         self.restored_at = Instant::now();
         let is_working = restored.is_ok();
         self.state.set_status(match restored {
             Ok(()) => ProbeStatus::Running,
             Err(reason) => ProbeStatus::Down(reason),
         });
-        if let Some(time) = self.find_hanging_call().filter(|_| !is_working) {
-            self.state
-                .give_device_up(format!("a call of the device has not returned for {} s", time.as_secs()));
-        }
+        self.report_failure();
         is_working
     }
 
-    /// Counts failures of the models that the device caused, and gives it up after too many.
-    fn record_outage(&mut self, outage: &Outage) {
-        self.device_outages = if outage.is_of_device() { self.device_outages + 1 } else { 0 };
-        if self.device_outages >= MAX_DEVICE_OUTAGES {
-            self.state.give_device_up(outage.to_string());
+    /// Loads the models on the device whose turn it is, or else on the next one that works.
+    fn load_on_a_device(&mut self) -> Result<(), String> {
+        let mut loaded = Err("no device is left".to_owned());
+        for _ in 0..self.devices.count() {
+            loaded = self.start_worker().and_then(|()| self.load_models());
+            if loaded.is_ok() {
+                break;
+            }
+            self.give_hanging_device_up();
+            self.devices.advance();
+        }
+        loaded
+    }
+
+    /// Gives a device up on which models could not be loaded and of which a call never returns.
+    fn give_hanging_device_up(&mut self) {
+        let limits = self.time_limits;
+        let reason =
+            |time: Duration| format!("a call of the device has not returned for {} s", time.as_secs());
+        if self.worker.is_none() && self.hanging.len() >= MAX_HANGING {
+            // No device can be used without another thread, whichever it is that hangs.
+            if let Some(time) = self.devices.longest_call_of_all().filter(|call| limits.is_endless(call)) {
+                self.devices.give_all_up(&reason(time));
+            }
+        } else if let Some(time) = self.devices.longest_call().filter(|call| limits.is_endless(call)) {
+            self.devices.give_up(reason(time));
         }
     }
 
-    /// For how long a call of the device has been running that never returns.
-    fn find_hanging_call(&self) -> Option<Duration> {
-        let longest = self.context.models.longest_device_call()?;
-        (longest >= self.time_limits.device_call).then_some(longest)
+    /// Says that no device is left, if so.
+    fn report_failure(&self) {
+        if let Some(reason) = self.devices.failure().filter(|_| self.state.device_failure().is_none()) {
+            self.state.give_device_up(reason.to_owned());
+        }
+    }
+
+    /// Whether a call of the device whose turn it is never returns.
+    fn has_endless_call(&self) -> bool {
+        self.devices.longest_call().is_some_and(|call| self.time_limits.is_endless(&call))
     }
 
     fn start_worker(&mut self) -> Result<(), String> {
@@ -199,18 +230,20 @@ impl ProbeSupervisor {
     /// them for a device may take minutes.
     fn load_models(&mut self) -> Result<(), String> {
         let Some(worker) = &self.worker else { return Err("no thread".into()) };
-        worker.load(if self.device_outages > 0 { LoadKind::Proven } else { LoadKind::Unproven });
+        let Some(models) = self.devices.models() else { return Err("there is no device".into()) };
+        let kind = if self.devices.is_suspect() { LoadKind::Proven } else { LoadKind::Unproven };
+        worker.load(LoadJob { models, kind });
         loop {
             match worker.loaded.recv_timeout(self.time_limits.selfie) {
                 Ok(Ok(())) => {
-                    self.device_outages = 0;
+                    self.devices.record_success();
                     return Ok(());
                 }
                 Ok(Err(outage)) => {
-                    self.record_outage(&outage);
+                    self.devices.record_outage(&outage);
                     return Err("the models cannot be loaded".into());
                 }
-                Err(RecvTimeoutError::Timeout) if self.find_hanging_call().is_some() => {
+                Err(RecvTimeoutError::Timeout) if self.has_endless_call() => {
                     self.hanging.extend(self.worker.take().map(ProbeWorker::abandon));
                     return Err("the models are never loaded".into());
                 }
@@ -241,43 +274,5 @@ impl ProbeSupervisor {
         if self.worker.take().is_some_and(|worker| worker.join().is_err()) {
             tracing::error!("probe thread panicked");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use photofinish_models::fakes::FakeModels;
-    use photofinish_models::traits::ModelError;
-
-    use super::*;
-    use crate::engine::stage_stats::StageStats;
-    use crate::probe::worker::STAGE;
-    use crate::settings::Limits;
-
-    fn new_supervisor() -> ProbeSupervisor {
-        let (_sender, requests) = crossbeam_channel::bounded(1);
-        let context = WorkerContext {
-            models: Arc::new(FakeModels::default()),
-            limits: Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: false },
-            stats: Arc::new(StageStats::new(STAGE)),
-        };
-        let time_limits =
-            TimeLimits { selfie: Duration::from_secs(60), device_call: Duration::from_secs(60) };
-        ProbeSupervisor::new(requests, context, time_limits, Arc::default(), ReservedCores::default())
-    }
-
-    #[test]
-    fn only_failures_in_a_row_that_the_device_caused_give_it_up() {
-        let mut supervisor = new_supervisor();
-        let lost = Outage::from(ModelError::Device { device: "cuda".into(), detail: "lost".into() });
-        let damaged = Outage::from(ModelError::File { name: "net".into(), detail: "damaged".into() });
-        for _ in 0..3 {
-            (1..MAX_DEVICE_OUTAGES).for_each(|_| supervisor.record_outage(&lost));
-            supervisor.record_outage(&damaged);
-        }
-        assert_eq!(supervisor.state.device_failure(), None);
-        (0..MAX_DEVICE_OUTAGES).for_each(|_| supervisor.record_outage(&lost));
-        let reason = supervisor.state.device_failure().unwrap();
-        assert!(reason.contains("device cuda: lost"), "{reason}");
     }
 }

@@ -27,7 +27,6 @@ pub(super) const STAGE: &str = SELFIE_STAGE;
 /// What every worker needs.
 #[derive(Clone)]
 pub(super) struct WorkerContext {
-    pub(super) models: Arc<dyn ModelFactory>,
     pub(super) limits: Limits,
     pub(super) stats: Arc<StageStats>,
 }
@@ -43,8 +42,15 @@ pub(super) struct ProbeWorker {
 }
 
 enum Command {
-    Load(LoadKind),
+    Load(LoadJob),
     Extract(SelfieJob),
+}
+
+/// Models to load.
+pub(super) struct LoadJob {
+    /// Loads them on a device.
+    pub(super) models: Arc<dyn ModelFactory>,
+    pub(super) kind: LoadKind,
 }
 
 /// How models are loaded.
@@ -98,10 +104,10 @@ impl ProbeWorker {
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 let is_delivered = match command {
-                    Command::Load(kind) => {
+                    Command::Load(job) => {
                         // The old models first: both at once may not fit the device.
                         drop(extractor.take());
-                        let loaded = context.load_extractor(kind).map(|loaded| extractor = Some(loaded));
+                        let loaded = context.load_extractor(&job).map(|loaded| extractor = Some(loaded));
                         loaded_sender.send(loaded).is_ok()
                     }
                     Command::Extract(job) => {
@@ -118,8 +124,8 @@ impl ProbeWorker {
     }
 
     /// Tells the worker to load its models; [`Self::loaded`] gets whether that worked.
-    pub(super) fn load(&self, kind: LoadKind) {
-        self.send(Command::Load(kind));
+    pub(super) fn load(&self, job: LoadJob) {
+        self.send(Command::Load(job));
     }
 
     /// Tells the worker to examine a selfie; [`Self::extracted`] gets what it gave.
@@ -197,10 +203,10 @@ impl WorkerContext {
         }
     }
 
-    fn load_extractor(&self, kind: LoadKind) -> Result<FaceExtractor, Outage> {
+    fn load_extractor(&self, job: &LoadJob) -> Result<FaceExtractor, Outage> {
         let load = || -> Result<FaceExtractor, Outage> {
-            let mut extractor = FaceExtractor::new(self.models.as_ref(), self.limits)?;
-            if kind == LoadKind::Proven {
+            let mut extractor = FaceExtractor::new(job.models.as_ref(), self.limits)?;
+            if job.kind == LoadKind::Proven {
                 extractor.try_networks()?;
             }
             Ok(extractor)

@@ -2,7 +2,7 @@
 //! It knows nothing of what is done with a photo.
 //!
 //! Crash suspects are photos whose previous lease expired, so they may have crashed the process that had them. Each is
-//! processed with nothing else in flight, so that a second crash counts only against it.
+//! processed with nothing else in flight in the process, in no lane, so that a second crash counts only against it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use crate::engine::leases::LeaseTable;
 use crate::engine::runner::Exit;
 use crate::engine::stage_stats::StageStats;
 use crate::engine::store_client::StoreClient;
+use crate::engine::suspect_gate::{ClosedGate, SuspectGate};
 use crate::engine::ticket::{InFlight, Ticket};
 use crate::stages::long_photos::{Admission, LongPhotos};
 
@@ -59,6 +60,8 @@ const STALL_TIMEOUT_LEASES: u32 = 2;
 /// The first stage, which runs on its own thread without the runner. `P` is what the steps of the next stage find.
 pub(crate) struct Feed<P> {
     pub(crate) leases: Arc<LeaseTable>,
+    /// Closed while another lane has a crash suspect.
+    pub(crate) suspect_gate: Arc<SuspectGate>,
     pub(crate) store: StoreClient,
     pub(crate) outlet: EdgeSender<Arc<Lease>, P>,
     pub(crate) long_photos: LongPhotos,
@@ -92,8 +95,14 @@ impl<P: Send> Feed<P> {
         let mut lease_limit = usize::MAX;
         while !self.is_stopped() {
             stall_detector.check()?;
-            let suspect_poll =
-                if self.leases.in_flight() == 0 { SUSPECT_POLL_WHEN_IDLE } else { SUSPECT_POLL_WHEN_BUSY };
+            if !self.suspect_gate.is_open_for(&self.leases) {
+                // They count as in flight, and the other lane waits until nothing is.
+                self.long_photos.give_back();
+                self.wait_for_wakeup(FULL_BACKOFF);
+                continue;
+            }
+            let is_idle = self.suspect_gate.in_flight() == 0;
+            let suspect_poll = if is_idle { SUSPECT_POLL_WHEN_IDLE } else { SUSPECT_POLL_WHEN_BUSY };
             if suspects_checked_at.is_none_or(|checked_at| checked_at.elapsed() >= suspect_poll) {
                 match self.process_suspects(stall_timeout)? {
                     Some(exit) => return Ok(exit),
@@ -151,15 +160,16 @@ impl<P: Send> Feed<P> {
         self.long_photos.has_free_seat()
     }
 
-    /// Processes crash suspects one after the other until there are no more.
+    /// Processes crash suspects one after the other until there are no more, or another lane does so.
     fn process_suspects(&mut self, stall_timeout: Duration) -> Result<Option<Exit>, Outage> {
+        if self.suspect_gate.in_flight() > 0 && !self.is_suspect_waiting()? {
+            return Ok(None);
+        }
+        let Some(gate) = self.suspect_gate.close_for_others(&self.leases) else { return Ok(None) };
         while !self.is_stopped() {
-            if self.leases.in_flight() > 0 && !self.is_suspect_waiting()? {
-                return Ok(None);
-            }
             // They count as in flight, and none would be sent on.
             self.long_photos.give_back();
-            if !self.wait_until_empty(stall_timeout, || self.is_stopped())? {
+            if !self.wait_until_empty(&gate, stall_timeout, || self.is_stopped())? {
                 return Ok(None);
             }
             let Some(suspect) = self.lease_suspect()? else { return Ok(None) };
@@ -168,22 +178,23 @@ impl<P: Send> Feed<P> {
                 return Ok(Some(Exit::DownstreamClosed));
             }
             // Neither another suspect nor a fresh photo may start before this one has ended.
-            self.wait_until_empty(stall_timeout, || self.store.kill_switch.is_set())?;
+            self.wait_until_empty(&gate, stall_timeout, || self.store.kill_switch.is_set())?;
         }
         Ok(None)
     }
 
-    /// Waits until no photo is in flight or `is_cancelled` returns `true`. Returns whether none is in flight.
+    /// Waits until no photo is in flight in any lane or `is_cancelled` returns `true`. Returns whether none is in flight.
     ///
     /// # Errors
-    /// When the pipeline is stalled: otherwise a crash suspect would wait forever.
+    /// When this lane is stalled: otherwise a crash suspect would wait forever. The feeds of others notice that themselves.
     fn wait_until_empty(
         &self,
+        gate: &ClosedGate,
         stall_timeout: Duration,
         is_cancelled: impl Fn() -> bool,
     ) -> Result<bool, Outage> {
         let mut stall_detector = StallDetector::new(&self.leases, stall_timeout);
-        while !self.leases.wait_until_empty(IDLE_POLL) {
+        while !gate.wait_until_empty(IDLE_POLL) {
             if is_cancelled() {
                 return Ok(false);
             }
@@ -195,11 +206,14 @@ impl<P: Send> Feed<P> {
     /// Leases a crash suspect and gives it back at once, which counts no attempt. It must not stay leased while other
     /// photos are in flight, because one of those may crash this process.
     fn is_suspect_waiting(&self) -> Result<bool, Outage> {
+        let Some(_pass) = self.suspect_gate.pass(&self.leases) else { return Ok(false) };
         // The ticket is dropped here, so the renewer releases the lease.
         Ok(self.lease_suspect()?.is_some())
     }
 
+    /// Leases photos; none while another lane has a crash suspect.
     fn lease_fresh_photos(&self, limit: usize) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
+        let Some(_pass) = self.suspect_gate.pass(&self.leases) else { return Ok(Vec::new()) };
         self.lease_photos(LeaseRequest { limit, ttl: self.lease_ttl, kind: LeaseKind::Fresh })
     }
 

@@ -1,15 +1,16 @@
 //! A pipeline of three stages that only inject faults, run by the real feed, runner, generation and supervisor: for tests
 //! of what happens to photos when parts of the pipeline fail.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use photofinish_models::onnx::kernels::DEVICE_CALL_LIMIT;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::traits::{Lease, PhotoResults, PictureSizes, Queue};
@@ -22,66 +23,20 @@ use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{Generation, StageSpec, StageThreads};
 use crate::engine::leases::LeaseRenewer;
 use crate::engine::outlet::Outlet;
+use crate::engine::pipeline_stats::PipelineStats;
 use crate::engine::runner::StageFactory;
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
-use crate::engine::stage_stats::PipelineStats;
 use crate::engine::status::{SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
     POLL_INTERVAL, PendingGeneration, Supervisor, SupervisorTimeouts, stop_channel,
 };
+use crate::engine::suspect_gate::SuspectGate;
 use crate::stages::feed::Feed;
 use crate::stages::long_photos::LongPhotos;
+use crate::testing::fault_plan::{FaultPlan, InjectedFault};
 use crate::testing::memory_queue::MemoryQueue;
-
-/// A fault in one run of a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InjectedFault {
-    /// The run panics.
-    Panic,
-    /// The run panics, and so does rebuilding the stage.
-    PanicOnRebuild,
-    /// The run returns an outage.
-    Outage,
-    /// The run takes longer than several polls of the supervisor and then returns an outage, like a storage that hangs.
-    SlowOutage,
-    /// The run returns too few results.
-    MissingResult,
-    /// The run waits until the gate opens, even if its generation ends, like a thread that hangs in native code.
-    HangUntilOpened,
-}
-
-/// A run of a stage: the stage's index, and the number of the run over all threads and generations.
-pub(crate) type StageRun = (usize, usize);
-
-/// Which faults are injected, and what happened.
-#[derive(Debug, Default)]
-pub(crate) struct FaultPlan {
-    pub(crate) by_run: HashMap<StageRun, InjectedFault>,
-    /// Photos for which the second stage panics each time.
-    pub(crate) panicking: HashSet<PhotoId>,
-    /// Photos for which the second stage has not enough memory, though it works for others.
-    pub(crate) too_large: HashSet<PhotoId>,
-    /// The number of runs of each stage.
-    pub(crate) runs: [AtomicUsize; 3],
-    /// Whether building the stage panics, until the next generation.
-    pub(crate) fails_to_build: [AtomicBool; 3],
-    /// The number of generations that were started.
-    pub(crate) generations: AtomicUsize,
-    /// The sizes of the batches of the second stage.
-    pub(crate) batches: Mutex<Vec<usize>>,
-    /// Opens when its sender is dropped, even by a test that panics; without a gate nothing hangs.
-    pub(crate) gate: Option<Receiver<()>>,
-}
-
-impl FaultPlan {
-    /// A plan with one fault, in the first run of the second stage.
-    pub(crate) fn hanging_until_opened(gate: Receiver<()>) -> Arc<Self> {
-        let by_run = [((1, 0), InjectedFault::HangUntilOpened)].into();
-        Arc::new(Self { by_run, gate: Some(gate), ..Self::default() })
-    }
-}
 
 const STAGE_NAMES: [&str; 4] = ["feed", "one", "two", "three"];
 
@@ -186,6 +141,7 @@ impl Stage for SecondStage {
 
     fn run(&mut self, batch: &[TestPhoto]) -> Result<BatchResults<TestPhoto>, Outage> {
         self.0.resources.plan.batches.lock().unwrap().push(batch.len());
+        std::thread::sleep(self.0.resources.plan.delay);
         self.0.inject_fault(batch)?;
         let result_count = batch.len() - usize::from(self.0.drops_a_result());
         let results = batch[..result_count].iter();
@@ -278,10 +234,33 @@ impl FaultyPipeline {
         plan: &Arc<FaultPlan>,
         shape: StageShape,
     ) -> Self {
+        Self::start_lane(&Arc::default(), timings, queue, plan, shape)
+    }
+
+    /// Starts several lanes of one process.
+    pub(crate) fn start_lanes(
+        count: usize,
+        queue: &Arc<MemoryQueue>,
+        plan: &Arc<FaultPlan>,
+        shape: StageShape,
+    ) -> Vec<Self> {
+        let gate = Arc::default();
+        (0..count).map(|_| Self::start_lane(&gate, PipelineTimings::default(), queue, plan, shape)).collect()
+    }
+
+    /// Starts one of the lanes that share a gate.
+    pub(crate) fn start_lane(
+        gate: &Arc<SuspectGate>,
+        timings: PipelineTimings,
+        queue: &Arc<MemoryQueue>,
+        plan: &Arc<FaultPlan>,
+        shape: StageShape,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let stats = Arc::new(PipelineStats::new(&STAGE_NAMES));
-        let shared = Arc::new(SharedState::new(stats, Arc::clone(queue) as Arc<dyn Queue>));
+        let queue_of_lane = Arc::clone(queue) as Arc<dyn Queue>;
+        let shared = Arc::new(SharedState::new(stats, queue_of_lane, gate));
         let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let assembly = FaultyAssembly {
             queue: Arc::clone(queue),
@@ -293,6 +272,7 @@ impl FaultyPipeline {
         };
         let (stop, stopped) = stop_channel();
         let supervisor = Supervisor {
+            device: None,
             shared: Arc::clone(&shared),
             stop: stopped,
             renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, timings.lease_ttl).unwrap(),
@@ -301,7 +281,7 @@ impl FaultyPipeline {
             backoff: timings.backoff,
             free_idle_memory: Box::new(|| ()),
             longest_device_call: Box::new(|| None),
-            device_call_limit: crate::settings::DEVICE_CALL_LIMIT,
+            device_call_limit: DEVICE_CALL_LIMIT,
             start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
@@ -344,6 +324,7 @@ impl FaultyAssembly {
         let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
             leases: Arc::clone(&self.shared.leases),
+            suspect_gate: Arc::clone(&self.shared.suspect_gate),
             store: store.clone(),
             outlet: leased_tx,
             long_photos: LongPhotos::new(1, |_| false),

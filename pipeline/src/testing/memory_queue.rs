@@ -53,6 +53,10 @@ struct QueueEntry {
     /// How often the photo was finished or failed.
     end_count: u32,
     lease_expires_at: Instant,
+    /// The number of its last lease among all leases of the queue.
+    lease_number: usize,
+    /// The other photos that were leased then.
+    leased_beside: usize,
 }
 
 /// The queue. All photos have one owner.
@@ -67,7 +71,9 @@ pub(crate) struct MemoryQueue {
     pub(crate) is_stream_down: AtomicBool,
     /// The number of calls of [`Queue::check`].
     pub(crate) check_count: AtomicUsize,
-    /// The most other photos that were leased when a crash suspect was leased.
+    /// The number of leases so far.
+    lease_count: AtomicUsize,
+    /// The most other photos that were leased while a crash suspect was, from its last lease to its end.
     max_leased_beside_suspect: AtomicUsize,
     pub(crate) renewal_count: AtomicUsize,
     /// Whether leases expire that are not renewed; otherwise they are valid forever.
@@ -85,6 +91,7 @@ impl Default for MemoryQueue {
             failing_calls: AtomicUsize::default(),
             is_stream_down: AtomicBool::default(),
             check_count: AtomicUsize::default(),
+            lease_count: AtomicUsize::default(),
             max_leased_beside_suspect: AtomicUsize::default(),
             renewal_count: AtomicUsize::default(),
             leases_expire: AtomicBool::default(),
@@ -110,6 +117,8 @@ impl MemoryQueue {
             attempts,
             end_count: 0,
             lease_expires_at: Instant::now(),
+            lease_number: 0,
+            leased_beside: 0,
         };
         lock(&self.entries).insert(photo, entry);
     }
@@ -140,7 +149,7 @@ impl MemoryQueue {
         count_leased(&lock(&self.entries))
     }
 
-    /// Returns the most other photos that were leased when a crash suspect was leased.
+    /// Returns the most other photos that were leased while a crash suspect was, from its last lease to its end.
     pub(crate) fn max_leased_beside_suspect(&self) -> usize {
         self.max_leased_beside_suspect.load(Ordering::Acquire)
     }
@@ -192,6 +201,10 @@ impl MemoryQueue {
         }
         entry.state = state;
         entry.end_count += 1;
+        if entry.attempts > 1 {
+            let later = self.lease_count.load(Ordering::Acquire) - entry.lease_number;
+            self.max_leased_beside_suspect.fetch_max(entry.leased_beside + later, Ordering::AcqRel);
+        }
         drop(entries);
         self.changed.notify_all();
         FinishOutcome::Done
@@ -232,15 +245,14 @@ impl Queue for MemoryQueue {
             entry.state = EntryState::Leased(id);
             entry.attempts += 1;
             entry.lease_expires_at = Instant::now() + request.ttl;
+            entry.lease_number = self.lease_count.fetch_add(1, Ordering::AcqRel) + 1;
+            entry.leased_beside = leased_before + leases.len();
             leases.push(Lease {
                 id,
                 organization: self.organization,
                 attempt: entry.attempts,
                 ..new_lease(*photo)
             });
-        }
-        if request.kind == LeaseKind::CrashSuspect && !leases.is_empty() {
-            self.max_leased_beside_suspect.fetch_max(leased_before, Ordering::AcqRel);
         }
         Ok(leases)
     }

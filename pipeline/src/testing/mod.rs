@@ -1,5 +1,6 @@
 //! What the tests of this crate share.
 
+pub(crate) mod fault_plan;
 pub(crate) mod faulty_pipeline;
 pub(crate) mod memory_queue;
 

@@ -42,7 +42,7 @@ const LOSING_BIB: &str = "667";
 
 /// Which network needs the device for each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum User {
+pub enum User {
     Detector,
     Reader,
 }
@@ -50,7 +50,7 @@ enum User {
 const USERS: [User; 2] = [User::Detector, User::Reader];
 
 /// Networks that read painted marks.
-struct DeviceModels {
+pub struct DeviceModels {
     kernels: KernelDevice,
     user: User,
     fakes: FakeModels,
@@ -165,13 +165,18 @@ struct Processed {
 }
 
 /// Networks on a device with this fault, as a process has them that has just started.
-fn start_models(user: User, fault: Fault, patience: Duration) -> (Arc<DeviceModels>, Arc<Log>) {
+pub fn start_models(user: User, fault: Fault, patience: Duration) -> (Arc<DeviceModels>, Arc<Log>) {
     let log = Log::new(fault, patience);
-    let opened = Arc::clone(&log);
+    (models_on(user, &log), log)
+}
+
+/// Networks on the device of this log.
+pub fn models_on(user: User, log: &Arc<Log>) -> Arc<DeviceModels> {
+    let opened = Arc::clone(log);
     let kernels = KernelDevice::opened_by(move || Ok(FaultyGpu::open(&opened)));
     // A slow network: photos wait for it.
     let fakes = FakeModels { delay: Duration::from_millis(30), ..FakeModels::default() };
-    (Arc::new(DeviceModels { kernels, user, fakes }), log)
+    Arc::new(DeviceModels { kernels, user, fakes })
 }
 
 fn upload(fixture: &PipelineFixture, bibs: &[String]) -> (AlbumId, Vec<PhotoId>) {
@@ -213,7 +218,7 @@ fn process_in_batches(user: User, fault: Fault, have_formed: impl Fn(&Log) -> bo
     logs.find(|log| have_formed(log)).expect("batches form")
 }
 
-fn check_photo(fixture: &PipelineFixture, album: AlbumId, photo: PhotoId, bib: &str) {
+pub fn check_photo(fixture: &PipelineFixture, album: AlbumId, photo: PhotoId, bib: &str) {
     let (faces, texts) = fixture.load_detections(album, photo);
     assert_eq!(faces.len(), 1);
     assert_eq!(texts.iter().map(|text| text.text.as_str()).collect::<Vec<_>>(), [bib]);
@@ -223,7 +228,7 @@ fn number_photos() -> Vec<String> {
     (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect()
 }
 
-fn count(value: &AtomicUsize) -> usize {
+pub fn count(value: &AtomicUsize) -> usize {
     value.load(Ordering::SeqCst)
 }
 

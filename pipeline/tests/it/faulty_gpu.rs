@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use photofinish_kernels::gpu::{Buffer, Gpu, GpuError, Program, Resident};
 use photofinish_kernels::image::frame::Size;
 
@@ -43,6 +44,10 @@ pub struct Log {
     /// The most frames of a call that was done, and of one that was refused.
     pub most_done: AtomicUsize,
     pub most_refused: AtomicUsize,
+    /// The frames of all calls that were done.
+    pub done: AtomicUsize,
+    /// Calls wait until its sender is dropped.
+    pub gate: Option<Receiver<()>>,
 }
 
 /// A device that writes zeros, until its fault.
@@ -53,14 +58,25 @@ pub struct FaultyGpu {
 
 impl Log {
     pub fn new(fault: Fault, patience: Duration) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with_gate(fault, patience, None))
+    }
+
+    /// Of a device without a fault, whose calls wait until the sender of the gate is dropped.
+    pub fn gated(gate: Receiver<()>) -> Arc<Self> {
+        Arc::new(Self::with_gate(Fault::Nothing, Duration::ZERO, Some(gate)))
+    }
+
+    fn with_gate(fault: Fault, patience: Duration, gate: Option<Receiver<()>>) -> Self {
+        Self {
             fault,
             patience,
             opened: AtomicUsize::default(),
             calls: AtomicUsize::default(),
             most_done: AtomicUsize::default(),
             most_refused: AtomicUsize::default(),
-        })
+            done: AtomicUsize::default(),
+            gate,
+        }
     }
 }
 
@@ -127,7 +143,12 @@ impl Gpu for FaultyGpu {
         let outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
         let frames = outputs.iter().map(Vec::len).sum::<usize>() / CANVAS_BYTES;
         let call = self.log.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        // Nothing is ever sent.
+        let _opened = self.log.gate.as_ref().map(Receiver::recv);
         let result = self.fail(call, frames);
+        if result.is_ok() {
+            self.log.done.fetch_add(frames, Ordering::SeqCst);
+        }
         let most = if result.is_ok() { &self.log.most_done } else { &self.log.most_refused };
         most.fetch_max(frames, Ordering::SeqCst);
         result.map(|()| outputs)

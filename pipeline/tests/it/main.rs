@@ -10,5 +10,6 @@ mod lifecycle;
 mod photos;
 mod probe;
 mod probe_devices;
+mod several_devices;
 mod spans;
 mod support;

@@ -50,7 +50,7 @@ fn fake_vector(person: u16) -> Vec<f32> {
 #[test]
 fn the_largest_face_of_a_selfie_becomes_a_vector() {
     let service =
-        ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
+        ProbeService::start(vec![Arc::new(FakeModels::default())], PROBE_SETTINGS, ReservedCores::default());
     let mut picture = gradient_picture(1600, 1200);
     paint_face(&mut picture, 5, [100, 100, 200]);
     paint_face(&mut picture, 6, [700, 200, 500]);
@@ -70,7 +70,7 @@ fn the_largest_face_of_a_selfie_becomes_a_vector() {
 #[test]
 fn a_picture_that_is_nothing_but_a_face_is_enough() {
     let service =
-        ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
+        ProbeService::start(vec![Arc::new(FakeModels::default())], PROBE_SETTINGS, ReservedCores::default());
     let mut picture = gradient_picture(60, 60);
     paint_face(&mut picture, 31, [0, 0, 60]);
     let face = new_runtime().block_on(embed(&service, encode_jpeg(&picture))).unwrap();
@@ -81,7 +81,7 @@ fn a_picture_that_is_nothing_but_a_face_is_enough() {
 #[test]
 fn each_selfie_without_a_face_gets_the_reason() {
     let service =
-        ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
+        ProbeService::start(vec![Arc::new(FakeModels::default())], PROBE_SETTINGS, ReservedCores::default());
     let runtime = new_runtime();
     let embed_error = |selfie: Vec<u8>| runtime.block_on(embed(&service, selfie)).unwrap_err();
     assert_eq!(embed_error(encode_jpeg(&gradient_picture(800, 600))), ProbeServiceError::NoFace);
@@ -151,7 +151,7 @@ impl FaceDetector for FragileDetector {
 #[test]
 fn a_selfie_that_panics_does_not_affect_other_selfies() {
     let service = ProbeService::start(
-        models_with(|detector| Ok(Box::new(FragileDetector(detector)))),
+        vec![models_with(|detector| Ok(Box::new(FragileDetector(detector))))],
         PROBE_SETTINGS,
         ReservedCores::default(),
     );
@@ -267,7 +267,8 @@ fn spawn_search(
 fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() {
     let models = GatedModels::default();
     let settings = ProbeSettings { places: 12, ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(models.to_factory(), settings, ReservedCores::default()));
+    let service =
+        Arc::new(ProbeService::start(vec![models.to_factory()], settings, ReservedCores::default()));
     let runtime = new_runtime();
     let (greedy, modest) = (OrganizationId::generate(), OrganizationId::generate());
     let searches: Vec<Search> =
@@ -302,7 +303,8 @@ fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() 
 fn selfies_of_callers_that_went_away_are_not_examined() {
     let models = GatedModels::default();
     let settings = ProbeSettings { places: 2, ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(models.to_factory(), settings, ReservedCores::default()));
+    let service =
+        Arc::new(ProbeService::start(vec![models.to_factory()], settings, ReservedCores::default()));
     let runtime = new_runtime();
     let organization = OrganizationId::generate();
     let first = spawn_search(&runtime, &service, organization, gated_selfie());
@@ -327,7 +329,8 @@ fn selfies_of_callers_that_went_away_are_not_examined() {
 fn a_selfie_that_hangs_ends_with_an_error_and_others_are_served() {
     let models = GatedModels::default();
     let settings = ProbeSettings { time_limit: Duration::from_secs(2), ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(models.to_factory(), settings, ReservedCores::default()));
+    let service =
+        Arc::new(ProbeService::start(vec![models.to_factory()], settings, ReservedCores::default()));
     let runtime = new_runtime();
     let hanging = spawn_search(&runtime, &service, OrganizationId::generate(), gated_selfie());
     models.gate.wait_for_entered(1);
@@ -344,7 +347,8 @@ fn a_selfie_that_hangs_ends_with_an_error_and_others_are_served() {
 fn too_many_hanging_threads_are_reported_until_one_ends() {
     let models = GatedModels::default();
     let settings = ProbeSettings { time_limit: Duration::from_secs(2), ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(models.to_factory(), settings, ReservedCores::default()));
+    let service =
+        Arc::new(ProbeService::start(vec![models.to_factory()], settings, ReservedCores::default()));
     let runtime = new_runtime();
     for hanging in 1..=4 {
         let result = runtime.block_on(embed(&service, gated_selfie()));
@@ -374,7 +378,7 @@ fn models_that_cannot_be_loaded_are_reported_and_loaded_when_they_can_be() {
             if broken.load(Ordering::SeqCst) { Err(lost_device()) } else { Ok(detector) }
         },
     );
-    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let service = ProbeService::start(vec![models], PROBE_SETTINGS, ReservedCores::default());
     let runtime = new_runtime();
     wait_for("the report", || matches!(service.status(), ProbeStatus::Down(_)).then_some(()));
     let selfie = || small_selfie(3);

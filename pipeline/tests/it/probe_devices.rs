@@ -1,4 +1,5 @@
-//! The probe service on a device that fails: it is given up where only another process has it back.
+//! The probe service on a device that fails: it is given up where only another process has it back, and another device is used
+//! where there is one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -29,7 +30,7 @@ fn a_device_that_is_lost_for_good_is_given_up() {
         counted.fetch_add(1, Ordering::SeqCst);
         Err(lost_device())
     });
-    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let service = ProbeService::start(vec![models], PROBE_SETTINGS, ReservedCores::default());
     let reason = wait_for_failure(&service);
     assert!(reason.contains("device fake: lost"), "{reason}");
     assert!(matches!(service.status(), ProbeStatus::Down(_)), "{:?}", service.status());
@@ -58,16 +59,46 @@ impl FaceDetector for DyingDetector {
     }
 }
 
+/// A device that can be lost.
+struct DyingDevice {
+    models: Arc<dyn ModelFactory>,
+    is_lost: Arc<AtomicBool>,
+    loads: Arc<AtomicUsize>,
+}
+
+impl DyingDevice {
+    fn new() -> Self {
+        let (is_lost, loads) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (shared, counted) = (Arc::clone(&is_lost), Arc::clone(&loads));
+        let models = models_with(move |detector| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(DyingDetector { detector, is_lost: Arc::clone(&shared) }))
+        });
+        Self { models, is_lost, loads }
+    }
+
+    fn set_lost(&self, is_lost: bool) {
+        self.is_lost.store(is_lost, Ordering::SeqCst);
+    }
+
+    /// How often its models were loaded.
+    fn loads(&self) -> usize {
+        self.loads.load(Ordering::SeqCst)
+    }
+}
+
+fn start_on(devices: &[DyingDevice]) -> ProbeService {
+    let models = devices.iter().map(|device| Arc::clone(&device.models)).collect();
+    ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default())
+}
+
 #[test]
 fn a_device_that_loads_models_and_does_not_run_them_is_given_up() {
-    let is_lost = Arc::new(AtomicBool::new(false));
-    let shared = Arc::clone(&is_lost);
-    let models =
-        models_with(move |detector| Ok(Box::new(DyingDetector { detector, is_lost: Arc::clone(&shared) })));
-    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let device = DyingDevice::new();
+    let service = start_on(std::slice::from_ref(&device));
     let runtime = new_runtime();
     assert!(runtime.block_on(embed(&service, small_selfie(3))).is_ok());
-    is_lost.store(true, Ordering::SeqCst);
+    device.set_lost(true);
     let answer = runtime.block_on(embed(&service, small_selfie(3)));
     assert_eq!(answer, Err(ProbeServiceError::Unavailable));
     let reason = wait_for_failure(&service);
@@ -77,23 +108,57 @@ fn a_device_that_loads_models_and_does_not_run_them_is_given_up() {
 
 #[test]
 fn a_device_that_is_lost_and_comes_back_is_used_again() {
-    let is_lost = Arc::new(AtomicBool::new(false));
-    let shared = Arc::clone(&is_lost);
-    let models =
-        models_with(move |detector| Ok(Box::new(DyingDetector { detector, is_lost: Arc::clone(&shared) })));
-    let service = ProbeService::start(models, PROBE_SETTINGS, ReservedCores::default());
+    let device = DyingDevice::new();
+    let service = start_on(std::slice::from_ref(&device));
     let runtime = new_runtime();
     // Lost more often than it may be in a row.
     for _ in 0..MAX_OUTAGES {
-        is_lost.store(true, Ordering::SeqCst);
+        device.set_lost(true);
         let answer = runtime.block_on(embed(&service, small_selfie(3)));
         assert_eq!(answer, Err(ProbeServiceError::Unavailable));
-        is_lost.store(false, Ordering::SeqCst);
+        device.set_lost(false);
         wait_for("a service that works", || {
             runtime.block_on(embed(&service, small_selfie(3))).is_ok().then_some(())
         });
     }
     assert_eq!(service.device_failure(), None);
+    service.stop();
+}
+
+#[test]
+fn the_selfie_after_the_loss_of_a_device_is_examined_on_another() {
+    let devices = [DyingDevice::new(), DyingDevice::new()];
+    let service = start_on(&devices);
+    let runtime = new_runtime();
+    let embed = || runtime.block_on(embed(&service, small_selfie(3))).map(drop);
+    assert_eq!((embed(), devices.each_ref().map(DyingDevice::loads)), (Ok(()), [1, 0]));
+    devices[0].set_lost(true);
+    assert_eq!(embed(), Err(ProbeServiceError::Unavailable));
+    assert_eq!((embed(), devices.each_ref().map(DyingDevice::loads)), (Ok(()), [1, 1]));
+    // The first one has come back when the second one is lost.
+    devices[0].set_lost(false);
+    devices[1].set_lost(true);
+    assert_eq!(embed(), Err(ProbeServiceError::Unavailable));
+    assert_eq!((embed(), devices.each_ref().map(DyingDevice::loads)), (Ok(()), [2, 1]));
+    assert_eq!((service.status(), service.device_failure()), (ProbeStatus::Running, None));
+    service.stop();
+}
+
+#[test]
+fn the_process_has_to_be_replaced_when_selfies_have_no_device_left() {
+    let devices = [DyingDevice::new(), DyingDevice::new()];
+    let service = start_on(&devices);
+    let runtime = new_runtime();
+    let embed = || runtime.block_on(embed(&service, small_selfie(3))).map(drop);
+    assert_eq!(embed(), Ok(()));
+    devices.iter().for_each(|device| device.set_lost(true));
+    // A device that was never lost is believed until a selfie meets it.
+    for _ in &devices {
+        assert_eq!(embed(), Err(ProbeServiceError::Unavailable));
+    }
+    let reason = wait_for_failure(&service);
+    assert!(reason.contains("device fake: lost"), "{reason}");
+    assert!(matches!(service.status(), ProbeStatus::Down(_)), "{:?}", service.status());
     service.stop();
 }
 
@@ -130,6 +195,13 @@ impl ModelFactory for HangingModels {
     }
 }
 
+impl HangingModels {
+    fn release(&self) {
+        *self.is_released.lock().unwrap() = true;
+        self.released.notify_all();
+    }
+}
+
 #[test]
 fn a_device_whose_calls_never_return_is_given_up() {
     let models = Arc::new(HangingModels::default());
@@ -138,12 +210,32 @@ fn a_device_whose_calls_never_return_is_given_up() {
         device_call_limit: Duration::from_secs(1),
         ..PROBE_SETTINGS
     };
-    let service =
-        ProbeService::start(Arc::<HangingModels>::clone(&models), settings, ReservedCores::default());
+    let hanging = Arc::clone(&models) as Arc<dyn ModelFactory>;
+    let service = ProbeService::start(vec![hanging], settings, ReservedCores::default());
     let reason = wait_for_failure(&service);
     assert!(reason.contains("a call of the device has not returned"), "{reason}");
     // Does not wait for the thread that hangs.
     service.stop();
-    *models.is_released.lock().unwrap() = true;
-    models.released.notify_all();
+    models.release();
+}
+
+#[test]
+fn a_device_whose_calls_never_return_leaves_selfies_to_another() {
+    let models = Arc::new(HangingModels::default());
+    let settings = ProbeSettings {
+        time_limit: Duration::from_secs(5),
+        device_call_limit: Duration::from_secs(1),
+        ..PROBE_SETTINGS
+    };
+    let hanging = Arc::clone(&models) as Arc<dyn ModelFactory>;
+    let service = ProbeService::start(
+        vec![hanging, Arc::new(FakeModels::default())],
+        settings,
+        ReservedCores::default(),
+    );
+    wait_for("the other device", || (service.status() == ProbeStatus::Running).then_some(()));
+    assert!(new_runtime().block_on(embed(&service, small_selfie(3))).is_ok());
+    assert_eq!(service.device_failure(), None, "the process has another device");
+    service.stop();
+    models.release();
 }

@@ -211,7 +211,7 @@ fn the_stage_span_of_a_selfie_belongs_to_its_request() {
     let collector = SpanCollector::get();
     let fixture = PipelineFixture::new();
     let service =
-        ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
+        ProbeService::start(vec![Arc::new(FakeModels::default())], PROBE_SETTINGS, ReservedCores::default());
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
     let selfie = encode_jpeg(&runner_picture(3, "417"));
     let search = async {

@@ -163,6 +163,16 @@ impl PipelineFixture {
         models: Arc<dyn ModelFactory>,
         blobs: Arc<dyn Blobs>,
     ) -> Pipeline {
+        self.start_pipeline_on(settings, vec![models], blobs)
+    }
+
+    /// Starts a pipeline with one lane for each factory.
+    pub fn start_pipeline_on(
+        &self,
+        settings: PipelineSettings,
+        models: Vec<Arc<dyn ModelFactory>>,
+        blobs: Arc<dyn Blobs>,
+    ) -> Pipeline {
         let (queue, watermarks) = (Arc::clone(&self.store.queue), Arc::clone(&self.store.watermarks));
         let runtime = self.runtime.handle().clone();
         let reserved_cores = ReservedCores::default();

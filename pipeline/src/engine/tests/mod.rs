@@ -1,6 +1,8 @@
 //! Every photo ends exactly once, whatever fails: tests of tickets, runner, generations and supervisor together.
 
+mod lanes;
 mod stops;
+mod suspects;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -16,9 +18,8 @@ use crate::engine::fault::{Component, UNKNOWN_STAGE};
 use crate::engine::status::PipelineStatus;
 use crate::engine::supervisor::{POLL_INTERVAL, SupervisorTimeouts, backoff};
 use crate::engine::sync::lock;
-use crate::testing::faulty_pipeline::{
-    FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageRun, StageShape,
-};
+use crate::testing::fault_plan::{FaultPlan, InjectedFault, StageRun};
+use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue, new_lease};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -150,25 +151,6 @@ fn no_generation_is_started_while_nothing_can_be_leased() {
     assert_eq!(plan.generations.load(Ordering::Acquire), 2);
     assert!(pipeline.stop().drained);
     assert!(first.iter().chain([&late]).all(|photo| queue.end_state(*photo) == DONE_ONCE));
-}
-
-#[test]
-fn a_crash_suspect_is_processed_alone() {
-    let fresh = photo_ids(60);
-    let queue = MemoryQueue::with_photos(&fresh);
-    let suspects = photo_ids(3);
-    suspects.iter().for_each(|photo| queue.add_photo(*photo, 1));
-    let pipeline = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
-    assert!(queue.wait_until_ended(TIMEOUT));
-    // A suspect that is added later is found too.
-    let late = PhotoId::generate();
-    queue.add_photo(late, 2);
-    assert!(queue.wait_until_ended(TIMEOUT));
-    pipeline.stop();
-    assert_eq!(queue.max_leased_beside_suspect(), 0);
-    for photo in suspects.iter().chain([&late]).chain(&fresh) {
-        assert_eq!(queue.end_state(*photo), DONE_ONCE);
-    }
 }
 
 #[test]
@@ -361,6 +343,7 @@ proptest! {
         stops_after_ms in prop::collection::vec(0_u64..30, 0..3),
         threads in 1_usize..4,
         batch_size in 1_usize..6,
+        lanes in 1_usize..4,
     ) {
         let photos = photo_ids(count);
         let queue = MemoryQueue::with_photos(&photos);
@@ -372,17 +355,20 @@ proptest! {
         let shape = StageShape { threads, batch_size };
         queue.failing_calls.store(queue_outages, Ordering::Release);
         for stop_after_ms in stops_after_ms {
-            let pipeline = FaultyPipeline::start(&queue, &plan, shape);
+            let pipelines = FaultyPipeline::start_lanes(lanes, &queue, &plan, shape);
             queue.wait_until_ended(Duration::from_millis(stop_after_ms));
-            let report = pipeline.stop();
-            prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
+            for report in pipelines.into_iter().map(FaultyPipeline::stop) {
+                prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
+            }
             prop_assert_eq!(queue.leased_count(), 0, "a stop gives everything back");
         }
-        let pipeline = FaultyPipeline::start(&queue, &plan, shape);
+        let pipelines = FaultyPipeline::start_lanes(lanes, &queue, &plan, shape);
         let have_all_ended = queue.wait_until_ended(TIMEOUT);
-        prop_assert!(have_all_ended, "photos do not end: {queue:?}, {:?}", pipeline.shared);
-        let report = pipeline.stop();
-        prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
+        let states: Vec<_> = pipelines.iter().map(|pipeline| Arc::clone(&pipeline.shared)).collect();
+        prop_assert!(have_all_ended, "photos do not end: {queue:?}, {states:?}");
+        for report in pipelines.into_iter().map(FaultyPipeline::stop) {
+            prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
+        }
         let mut crashed = 0;
         for photo in &photos {
             let (state, end_count) = queue.end_state(*photo);

@@ -9,9 +9,8 @@ use crossbeam_channel::bounded;
 use super::{DONE_ONCE, SHAPE, TIMEOUT, photo_ids, wait_for};
 use crate::engine::store_client::CALL_TIMEOUT;
 use crate::engine::supervisor::SupervisorTimeouts;
-use crate::testing::faulty_pipeline::{
-    FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageShape,
-};
+use crate::testing::fault_plan::{FaultPlan, InjectedFault};
+use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
 
 /// Issue 9: three stops while a photo was read for longer than the grace ended it as crashed.

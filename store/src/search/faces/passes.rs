@@ -62,7 +62,7 @@ pub(super) enum Progress {
     /// Its first.
     New,
     /// A later one: such searches go before new ones, so that what was begun is answered.
-    Begun,
+    Continued,
 }
 
 /// The searches of one album that wait for a pass over it.
@@ -181,7 +181,7 @@ impl Drop for RunningPasses {
 
 /// Takes the searches that share the next pass: all that fit, and at least one.
 ///
-/// Begun ones come first. Of the new ones the longest and the shortest waiting take turns: where more come than can be
+/// Continued ones come first. Of the new ones the longest and the shortest waiting take turns: where more come than can be
 /// answered, those that have waited longest are about to leave, and who is answered in the order of coming alone has left
 /// by then, one after the other.
 fn take_next(waiting: &mut Vec<WaitingSearch>) -> Vec<WaitingSearch> {
@@ -206,7 +206,7 @@ fn order(searches: &[(Progress, usize)]) -> Vec<usize> {
     let with = |progress: Progress| {
         (0..searches.len()).filter(move |index| searches[*index].0 == progress).collect::<Vec<_>>()
     };
-    let (mut order, mut new) = (with(Progress::Begun), VecDeque::from(with(Progress::New)));
+    let (mut order, mut new) = (with(Progress::Continued), VecDeque::from(with(Progress::New)));
     while let Some(oldest) = new.pop_front() {
         order.push(oldest);
         order.extend(new.pop_back());
@@ -316,18 +316,18 @@ mod tests {
             assert_eq!(passes.lock().passes, 3);
             // The next search starts another thread, and nobody holds the faces any more.
             let guard = Arc::clone(&faces).read_owned().await;
-            let again = passes.shortlist(cpu(), guard, vec![make_query(7)], Progress::Begun).await;
+            let again = passes.shortlist(cpu(), guard, vec![make_query(7)], Progress::Continued).await;
             assert_eq!(again.unwrap().found.len(), 1);
             assert!(faces.try_write().is_ok());
         });
     }
 
     #[test]
-    fn begun_searches_come_first_and_of_new_ones_old_and_young_take_turns() {
-        let (new, begun) = (Progress::New, Progress::Begun);
-        let searches = [(new, 2), (begun, 1), (new, 2), (new, 2), (begun, 1), (new, 2)];
+    fn continued_searches_come_first_and_of_new_ones_old_and_young_take_turns() {
+        let (new, continued) = (Progress::New, Progress::Continued);
+        let searches = [(new, 2), (continued, 1), (new, 2), (new, 2), (continued, 1), (new, 2)];
         assert_eq!(order(&searches), [1, 4, 0, 5, 2, 3]);
-        assert_eq!(order(&[]), []);
+        assert!(order(&[]).is_empty());
     }
 
     /// Searches of three passes each come faster than they can be answered, and leave after four: some are answered, the
@@ -357,11 +357,12 @@ mod tests {
                         answered += 1;
                         is_patient_answered |= until == usize::MAX;
                     }
-                    Ok(_) => {
-                        let (search, receiver) = make_waiting(&faces, Progress::Begun, 1).await;
+                    Ok(_) if until > time => {
+                        let (search, receiver) = make_waiting(&faces, Progress::Continued, 1).await;
                         waiting.push(search);
                         left.push((until, passes + 1, receiver));
                     }
+                    Ok(_) => {}
                     Err(_) if until > time => left.push((until, passes, receiver)),
                     Err(_) => {}
                 }
@@ -369,7 +370,8 @@ mod tests {
             receivers = left;
         }
         // 32 probes a pass, four a search: eight a pass at best.
-        assert!(answered > 200, "{answered} answered of at most 320");
+        // In the order of coming alone 17, with continued ones first 46.
+        assert!(answered > 150, "{answered} answered of at most 320");
         assert!(is_patient_answered);
     }
 

@@ -260,7 +260,7 @@ impl FaceIndex for FaceCache {
         loop {
             let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
             // From here on the faces may change: reading from the database holds up no update of the album.
-            let progress = if attempt == 1 { Progress::New } else { Progress::Begun };
+            let progress = if attempt == 1 { Progress::New } else { Progress::Continued };
             let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?.pop();
             let mut ranker = self.ranker(album);
             let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;

@@ -49,7 +49,7 @@ impl AlbumFaces for PersonSearch<'_> {
 
     async fn search(&self, queries: Vec<FaceQuery>) -> Result<Vec<Vec<ScoredFace>>> {
         let first = self.faces.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let progress = if first.is_some() { Progress::New } else { Progress::Begun };
+        let progress = if first.is_some() { Progress::New } else { Progress::Continued };
         let faces = match first {
             Some(faces) => Some(faces),
             None => self.cache.faces_in_memory(self.album).await?,

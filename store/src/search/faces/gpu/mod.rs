@@ -24,7 +24,7 @@ pub(crate) type FindGpu = dyn Fn() -> Option<Arc<dyn Gpu>> + Send + Sync;
 const HOT_TIME: Duration = Duration::from_mins(1);
 
 /// How long a device that has failed is left alone.
-const REST_TIME: Duration = Duration::from_mins(1);
+const RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// An album of fewer faces is searched on the processor, in at most a millisecond on one core (`cargo xtask bench
 /// search`), which is what the copies and waits of a device may take. Derived, not measured on a GPU. Few in tests.
@@ -41,7 +41,7 @@ pub(crate) struct GpuAlbums {
 struct State {
     gpu: Opened,
     /// It has failed and is left alone until then.
-    rests_until: Option<Instant>,
+    retry_at: Option<Instant>,
     /// Those that were copied since they were loaded.
     albums: Vec<Weak<GpuAlbum>>,
 }
@@ -106,11 +106,10 @@ impl GpuAlbums {
         if matrix.len() < MIN_FACES || !album.note_pass(now) {
             return None;
         }
+        // Not under the lock, for which others wait: the device may keep whoever asks for it waiting.
+        let found = if self.is_sought() { (self.find_gpu)() } else { None };
         let mut state = lock(&self.state);
-        if state.rests_until.is_some_and(|until| now < until) {
-            return None;
-        }
-        let gpu = state.open(&*self.find_gpu)?;
+        let gpu = state.open(found).filter(|_| state.is_usable(now))?;
         let bytes = matrix.device_bytes();
         state.make_room(self.limit_bytes, album, bytes, now)?;
         album.reserved_bytes.store(bytes, Ordering::Relaxed);
@@ -118,23 +117,33 @@ impl GpuAlbums {
         Some(GpuPass::new(Device::Gpu(gpu)))
     }
 
-    /// Ends a pass; after a failure of the device, which the processor has made up for, what was on it is given up.
+    /// Whether the device was not open yet when it was last asked for.
+    fn is_sought(&self) -> bool {
+        matches!(lock(&self.state).gpu, Opened::NotYet)
+    }
+
+    /// Ends a pass; after a failure of the device, which the processor has made up for, what was on it is given up. The
+    /// networks that lack memory are such a failure too.
     pub(super) fn end_pass(&self, pass: GpuPass, now: Instant) {
         let failure = pass.into_failure();
         let outcome = if failure.is_some() { "failed" } else { "done" };
         metrics::counter!(metric_names::FACE_DEVICE_PASSES, "outcome" => outcome).increment(1);
-        if let Some(error) = failure {
-            let mut state = lock(&self.state);
+        let mut state = lock(&self.state);
+        if failure.is_some() || !state.is_usable(now) {
+            // Passes that were under way when another one failed may have copied rows since.
             state.evict_all();
+        }
+        if let Some(error) = failure {
             if matches!(error, GpuError::Lost(_)) {
                 tracing::warn!(%error, "searching faces on the CPU from now on");
                 state.gpu = Opened::Lost;
             } else {
-                let seconds = REST_TIME.as_secs();
+                let seconds = RETRY_DELAY.as_secs();
                 tracing::warn!(%error, "searching faces on the CPU, retrying on the GPU in {seconds} s");
-                state.rests_until = Some(now + REST_TIME);
+                state.retry_at = Some(now + RETRY_DELAY);
             }
         }
+        drop(state);
         self.record_metrics();
     }
 
@@ -150,9 +159,16 @@ impl GpuAlbums {
 }
 
 impl State {
-    fn open(&mut self, find_gpu: &FindGpu) -> Option<Arc<dyn Gpu>> {
-        if let Opened::NotYet = self.gpu {
-            let gpu = find_gpu()?;
+    /// Whether the device may be called: it is not lost, and has not failed a moment ago.
+    fn is_usable(&self, now: Instant) -> bool {
+        !matches!(self.gpu, Opened::Lost) && self.retry_at.is_none_or(|retry_at| now >= retry_at)
+    }
+
+    /// Returns the device, which is the one that was found first; `None` before one is found, and once it is lost.
+    fn open(&mut self, found: Option<Arc<dyn Gpu>>) -> Option<Arc<dyn Gpu>> {
+        if matches!(self.gpu, Opened::NotYet)
+            && let Some(gpu) = found
+        {
             tracing::info!(gpu = gpu.name(), "searching faces of hot albums on the GPU");
             self.gpu = Opened::Open(gpu);
         }

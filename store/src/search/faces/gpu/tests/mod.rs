@@ -2,6 +2,7 @@
 
 pub(crate) mod plain_gpu;
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use plain_gpu::PlainGpu;
@@ -37,13 +38,18 @@ fn load_album(faces: usize) -> TestAlbum {
     TestAlbum { matrix, on_gpu: Arc::default() }
 }
 
-/// Makes a pass; returns whether the device took part in it.
-fn search(albums: &GpuAlbums, album: &TestAlbum, now: Instant) -> bool {
-    let gpu = albums.begin_pass(&album.on_gpu, &album.matrix, now);
-    let pass = Pass { scanner: Scanner::new(&Device::Cpu), threads: 1, gpu: gpu.as_ref() };
+/// Looks at all faces of an album.
+fn look(album: &TestAlbum, gpu: Option<&GpuPass>) {
+    let pass = Pass { scanner: Scanner::new(&Device::Cpu), threads: 1, gpu };
     let probe = Embedding { model: "net@1".into(), vector: vec![1.0, 0.0] };
     let query = FaceQuery { probe, k: 3, per: HitsPer::Face, scores: -1.0..2.0, rule: ScoreRule::default() };
     assert!(album.matrix.shortlist(&pass, &[&query])[0].len() >= 3);
+}
+
+/// Makes a pass; returns whether the device took part in it.
+fn search(albums: &GpuAlbums, album: &TestAlbum, now: Instant) -> bool {
+    let gpu = albums.begin_pass(&album.on_gpu, &album.matrix, now);
+    look(album, gpu.as_ref());
     let took_part = gpu.is_some();
     if let Some(gpu) = gpu {
         albums.end_pass(gpu, now);
@@ -89,6 +95,20 @@ fn a_device_that_is_not_open_yet_is_asked_for_again() {
 }
 
 #[test]
+fn nobody_waits_for_the_albums_while_the_device_is_asked_for() {
+    let albums: Arc<OnceLock<GpuAlbums>> = Arc::default();
+    let asking = Arc::clone(&albums);
+    let find_gpu = move || {
+        let albums = asking.get().expect("they ask for it");
+        assert!(albums.state.try_lock().is_ok(), "whoever records metrics would wait");
+        Some(Arc::new(PlainGpu::default()) as Arc<dyn Gpu>)
+    };
+    let albums = albums.get_or_init(|| GpuAlbums::new(Box::new(find_gpu), usize::MAX));
+    let (album, now) = (load_album(100), Instant::now());
+    assert!(!search(albums, &album, now) && search(albums, &album, now));
+}
+
+#[test]
 fn the_least_recently_searched_album_leaves_and_none_that_is_hot() {
     let gpu = Arc::new(PlainGpu::default());
     let [a, b, c] = [100, 100, 100].map(load_album);
@@ -113,7 +133,7 @@ fn the_least_recently_searched_album_leaves_and_none_that_is_hot() {
 }
 
 #[test]
-fn a_device_rests_after_a_failure_and_is_not_asked_again_once_it_is_lost() {
+fn a_device_is_left_alone_after_a_failure_and_not_asked_again_once_it_is_lost() {
     let gpu = Arc::new(PlainGpu::default());
     let albums = open(&gpu, usize::MAX);
     let [a, b] = [100, 100].map(load_album);
@@ -126,15 +146,31 @@ fn a_device_rests_after_a_failure_and_is_not_asked_again_once_it_is_lost() {
     assert!(search(&albums, &a, start));
     assert_eq!(gpu.bytes(), 0, "what was there is given up");
     let calls = gpu.count_calls();
-    assert!(!search(&albums, &a, start + REST_TIME / 2));
+    assert!(!search(&albums, &a, start + RETRY_DELAY / 2));
     assert_eq!(gpu.count_calls(), calls);
-    assert!(search(&albums, &a, start + REST_TIME) && gpu.bytes() > 0);
+    assert!(search(&albums, &a, start + RETRY_DELAY) && gpu.bytes() > 0);
 
     gpu.fail(plain_gpu::Fault { call: 1, error: GpuError::Lost("gone".into()) });
-    assert!(search(&albums, &a, start + REST_TIME));
+    assert!(search(&albums, &a, start + RETRY_DELAY));
     let calls = gpu.count_calls();
     for minutes in 1..10 {
-        assert!(!search(&albums, &a, start + REST_TIME + minutes * HOT_TIME / 2));
+        assert!(!search(&albums, &a, start + RETRY_DELAY + minutes * HOT_TIME / 2));
     }
     assert_eq!((gpu.count_calls(), gpu.bytes(), albums.bytes()), (calls, 0, 0));
+}
+
+#[test]
+fn passes_that_end_after_a_failure_of_another_one_leave_nothing_on_the_device() {
+    let gpu = Arc::new(PlainGpu::default());
+    let albums = open(&gpu, usize::MAX);
+    let [a, b] = [100, 100].map(load_album);
+    let now = Instant::now();
+    assert!(!search(&albums, &a, now) && !search(&albums, &b, now));
+    let under_way = albums.begin_pass(&b.on_gpu, &b.matrix, now).unwrap();
+    gpu.fail(plain_gpu::Fault { call: 1, error: GpuError::OutOfMemory("none left".into()) });
+    assert!(search(&albums, &a, now));
+    look(&b, Some(&under_way));
+    assert!(gpu.bytes() > 0);
+    albums.end_pass(under_way, now);
+    assert_eq!((gpu.bytes(), albums.bytes()), (0, 0));
 }
