@@ -119,15 +119,18 @@ fn build_runtime() -> anyhow::Result<Runtime> {
         .context("starting the async runtime")
 }
 
+/// Opens what every role has.
+async fn open(config: &Config) -> anyhow::Result<(Store, Vec<Arc<dyn ModelFactory>>)> {
+    let store = store::open_readable_store(config).await?;
+    Ok((store, models::open_in_background(config).await?))
+}
+
 async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
     let seats = Seats::new(raise_file_limit());
-    let opening = async {
-        let store = store::open_readable_store(&config).await?;
-        anyhow::Ok((store, models::open_in_background(&config).await?))
-    };
+    let opening = open(&config);
     let Some((store, models)) = signals.run_until_signal(opening).await.transpose()? else { return Ok(()) };
     let address = config.settings.service.listen;
     let listener = listen(address).await?;
