@@ -103,6 +103,7 @@ impl Health for ServiceHealth {
             let state = match pipeline.status() {
                 PipelineStatus::Starting => ComponentState::Starting,
                 PipelineStatus::Running => ComponentState::Running,
+                PipelineStatus::RunningOnSome { reason } => ComponentState::RunningWith(reason),
                 PipelineStatus::Down { component: part, reason, .. } => {
                     ComponentState::Down(format!("{part}: {reason}"))
                 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::Args;
@@ -89,8 +90,8 @@ pub struct DeviceSettings {
     pub others: Vec<usize>,
 }
 
-/// Chooses the configured kind of device, or the best that works, with its library, and says so in the log, in metrics and to
-/// readiness. Returns how to open all devices of it that work.
+/// Chooses the configured kind of device, or the best that works, with its library. Returns how to open all devices of it that
+/// work. The CPU is only tried by opening it: [`publish`] is for afterwards.
 ///
 /// # Errors
 /// When the device that is demanded cannot be used, or there is no library.
@@ -115,7 +116,6 @@ pub fn choose(
         probe_all(|ordinal| candidate.probe(ordinal))
     })?;
     let library = find(chosen.device)?;
-    publish(&chosen, &library);
     let mut ordinals = chosen.used.iter().map(|used| used.ordinal);
     let (ordinal, others) = (ordinals.next().unwrap_or_default(), ordinals.collect());
     let device = chosen.device.into();
@@ -125,7 +125,10 @@ pub fn choose(
     Ok(DeviceSettings { first, others })
 }
 
-fn publish(chosen: &ChosenDevice, library: &Path) {
+/// Says in the log and in metrics which devices are used and which are not, once the first is open.
+pub fn publish(settings: &DeviceSettings) {
+    let Some(chosen) = CHOSEN.get() else { return };
+    let library = &settings.first.library;
     metrics::describe_gauge!(DEVICE_USED, "1 for each device of the models, by its name");
     metrics::describe_gauge!(
         DEVICE_REFUSED,
@@ -164,10 +167,19 @@ struct ProbeOutcome {
     name: Result<String, String>,
 }
 
-/// Tries the first device of a kind, which says how many there are, and then the others.
-fn probe_all(probe: impl Fn(usize) -> ProbeOutcome) -> Vec<Result<String, String>> {
+/// Tries the first device of a kind, which says how many there are, and then the others, all at once: what is wrong with one may
+/// be wrong with each, and a service with eight must not wait for eight time limits.
+fn probe_all(probe: impl Fn(usize) -> ProbeOutcome + Sync) -> Vec<Result<String, String>> {
     let first = probe(0);
-    let others = (1..first.count).map(|ordinal| probe(ordinal).name);
+    let probe = &probe;
+    let others = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (1..first.count).map(|ordinal| scope.spawn(move || probe(ordinal).name)).collect();
+        let join = |thread: ScopedJoinHandle<'_, Result<String, String>>| {
+            thread.join().unwrap_or_else(|_panic| Err("trying it panicked".to_owned()))
+        };
+        threads.into_iter().map(join).collect::<Vec<_>>()
+    });
     std::iter::once(first.name).chain(others).collect()
 }
 

@@ -14,7 +14,7 @@ use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
-use crate::devices::{self, DeviceSettings};
+use crate::devices;
 
 /// Opens the factories of the configured models, one for each device.
 ///
@@ -82,9 +82,11 @@ pub struct OpenedRuntime {
 /// When the library or the device cannot be used.
 pub fn open_runtime(config: &Config) -> anyhow::Result<OpenedRuntime> {
     let models = &config.settings.models;
-    let DeviceSettings { first, others } =
+    let settings =
         devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
-    Ok(OpenedRuntime { runtime: Runtime::open(&first)?, others })
+    let runtime = Runtime::open(&settings.first)?;
+    devices::publish(&settings);
+    Ok(OpenedRuntime { runtime, others: settings.others })
 }
 
 /// How to search and to turn a score into a confidence, by identity of every embedder whose vectors an album may contain.

@@ -19,7 +19,7 @@ use photofinish_kernels::resize::Resizer;
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::traits::Lease;
 
-use crate::engine::budget::{Budget, BudgetRequest, Budgets};
+use crate::engine::budget::{Budget, BudgetRequest, Budgets, OversizePlace};
 use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
@@ -35,7 +35,7 @@ use crate::settings::{PipelineDependencies, PipelineSettings};
 use crate::stages::decode::Decode;
 use crate::stages::detect::Detect;
 use crate::stages::embed::Embed;
-use crate::stages::feed::Feed;
+use crate::stages::feed::{Feed, SuspectPatience};
 use crate::stages::fetch::Fetch;
 use crate::stages::grid;
 use crate::stages::index::Index;
@@ -69,6 +69,8 @@ pub(crate) struct Assembly {
     /// it.
     pub(crate) pool: PixelPool,
     pub(crate) cpu_shares: CpuShares,
+    /// For a photo that needs more pixels than a lane's budget is meant for: one in all lanes.
+    pub(crate) oversize_pixels: OversizePlace,
 }
 
 /// Returns how many photos with cells may be in flight at once: one for each thread that reads, and half as many that
@@ -103,11 +105,12 @@ impl Assembly {
             wakeup: wakeup_rx,
             is_draining: Arc::clone(&is_draining),
             lease_ttl: self.settings.lease_ttl,
+            suspect_patience: SuspectPatience::default(),
             stats: self.shared.stats.stage("feed"),
         };
         let budgets = Budgets {
             files: Budget::new(self.settings.file_budget_bytes),
-            pixels: Budget::new(self.settings.pixel_budget_bytes),
+            pixels: Budget::with_place(self.settings.pixel_budget_bytes, self.oversize_pixels.clone()),
         };
         let cpu_shares = self.cpu_shares.for_generation();
         let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), cpu_shares);

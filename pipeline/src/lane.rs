@@ -9,11 +9,12 @@ use crossbeam_channel::{Receiver, Sender};
 use time::OffsetDateTime;
 
 use crate::assembly::Assembly;
+use crate::engine::device::{Work, show_usable};
 use crate::engine::fault::Component;
 use crate::engine::leases::LeaseRenewer;
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
-use crate::engine::supervisor::{Supervisor, backoff, stop_channel};
+use crate::engine::supervisor::{SupervisedDevice, Supervisor, backoff, stop_channel};
 use crate::engine::sync::lock;
 use crate::image::pool::IDLE_LIFETIME;
 
@@ -31,12 +32,12 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Starts the lane and returns at once. If the operating system refuses a thread, its status is
-    /// [`PipelineStatus::Down`]. `is_only` is whether the pipeline has no other: its device is then not named in the log.
+    /// [`PipelineStatus::Down`]. `is_only` is whether the pipeline has no other.
     pub(crate) fn start(assembly: Assembly, device: String, is_only: bool) -> Self {
         let shared = Arc::clone(&assembly.shared);
+        show_usable(&device, Work::Photos);
         let (stop, stopped) = stop_channel();
-        let named = (!is_only).then(|| device.clone());
-        let supervisor = start_supervisor(assembly, named, stopped)
+        let supervisor = start_supervisor(assembly, SupervisedDevice { name: device.clone(), is_only }, stopped)
             .inspect_err(|error| {
                 let reason = format!("no thread: {error}");
                 tracing::error!(reason, "failed to start pipeline");
@@ -95,7 +96,7 @@ impl Lane {
 
 fn start_supervisor(
     assembly: Assembly,
-    device: Option<String>,
+    device: SupervisedDevice,
     stop: Receiver<()>,
 ) -> std::io::Result<JoinHandle<StopReport>> {
     let (runtime, shared) = (assembly.dependencies.runtime.clone(), Arc::clone(&assembly.shared));

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::assembly::Assembly;
-use crate::engine::budget::BudgetLoad;
+use crate::engine::budget::{BudgetLoad, OversizePlace};
 use crate::engine::cpu_shares::CpuShares;
+use crate::engine::device::name_device;
 use crate::engine::pipeline_stats::{PipelineStats, StageLoad};
 use crate::engine::stage::STAGES;
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
@@ -32,6 +33,7 @@ impl Pipeline {
         let stats = Arc::new(PipelineStats::new(&STAGES));
         let suspect_gate = Arc::<SuspectGate>::default();
         let pool = PixelPool::default();
+        let oversize_pixels = OversizePlace::default();
         let cpu_shares = CpuShares::new(settings.cores, &dependencies.reserved_cores);
         let mut lanes = Vec::with_capacity(count);
         for models in &dependencies.models {
@@ -45,24 +47,27 @@ impl Pipeline {
                 shared: Arc::new(shared),
                 pool: pool.clone(),
                 cpu_shares: cpu_shares.clone(),
+                oversize_pixels: oversize_pixels.clone(),
             };
-            let device = models.device_name().unwrap_or_else(|| format!("device {number}"));
-            lanes.push(Lane::start(assembly, device, count == 1));
+            lanes.push(Lane::start(assembly, name_device(&**models, number), count == 1));
         }
         Self { lanes, stats, report: Mutex::default() }
     }
 
-    /// Returns the current status: with several devices the worst of them. Photos may be processed on others while one is down;
-    /// the reason says so.
+    /// Returns the current status: with several devices it runs while one of them does.
     pub fn status(&self) -> PipelineStatus {
         let statuses: Vec<PipelineStatus> = self.lanes.iter().map(Lane::status).collect();
-        // The first of the worst.
-        let worst = statuses.iter().rev().max_by_key(|status| status.severity()).cloned();
-        match worst.unwrap_or(PipelineStatus::Starting) {
+        let is_down = |status: &PipelineStatus| matches!(status, PipelineStatus::Down { .. });
+        // The first of the best.
+        let best = statuses.iter().min_by_key(|status| status.severity()).cloned();
+        match best.unwrap_or(PipelineStatus::Starting) {
+            PipelineStatus::Running if statuses.iter().any(is_down) => {
+                PipelineStatus::RunningOnSome { reason: self.list_reasons(&statuses) }
+            }
             PipelineStatus::Down { component, since, .. } if statuses.len() > 1 => {
                 PipelineStatus::Down { component, since, reason: self.list_reasons(&statuses) }
             }
-            worst => worst,
+            best => best,
         }
     }
 

@@ -13,9 +13,10 @@ use crate::engine::cpu_shares::ReservedCores;
 pub struct PipelineSettings {
     /// The most threads that compute at once, of all stages and devices together; at least 2 are allowed.
     pub cores: usize,
-    /// Threads that decode, for all devices together. Decoding is the largest part of the work: one thread per core is right.
+    /// Threads of each device that decode. Decoding is the largest part of the work: one thread per core is right, also where
+    /// several devices share the cores, because photos may come to one of them alone.
     pub decode_threads: usize,
-    /// Threads that resize and encode, for all devices together.
+    /// Threads of each device that resize and encode.
     pub resize_threads: usize,
     /// Threads that read from the object storage, for all devices together.
     pub fetch_threads: usize,
@@ -44,15 +45,12 @@ pub struct PipelineSettings {
 }
 
 impl PipelineSettings {
-    /// Returns the settings of one of several lanes. A stage has two threads where it had, so that beside a very large photo
-    /// those of others go on.
+    /// Returns the settings of one of several lanes. Threads that wait for the storage are divided, two at least where there
+    /// were two. Those that compute are not: together they have no more cores than one lane alone would, whatever their number.
     pub(crate) fn for_lane_of(&self, lanes: usize) -> Self {
         let lanes = lanes.max(1);
-        let part = |threads: usize| threads.div_ceil(lanes).max(threads.min(2));
         Self {
-            decode_threads: part(self.decode_threads),
-            resize_threads: part(self.resize_threads),
-            fetch_threads: part(self.fetch_threads),
+            fetch_threads: self.fetch_threads.div_ceil(lanes).max(self.fetch_threads.min(2)),
             file_budget_bytes: self.file_budget_bytes / lanes,
             pixel_budget_bytes: self.pixel_budget_bytes / lanes,
             ..self.clone()

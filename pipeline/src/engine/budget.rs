@@ -7,7 +7,7 @@
 //!
 //! An owner never has more than half of the budget: the other half is for those who come later, who therefore do not wait
 //! until a long photo has ended. A photo that needs more is oversize. It has its owner's half, and there is one such photo
-//! at a time, whoever owns it.
+//! at a time in the process, whoever owns it: budgets of several lanes share that place.
 //!
 //! Requests are served in the order of their arrival, with one exception: a request that waits for its owner's permits, or
 //! for another oversize photo, lets those of others pass. They need not wait for that.
@@ -84,6 +84,34 @@ pub(crate) fn publish_change(before: &[BudgetLoad], now: &[BudgetLoad]) {
 /// one that cannot.
 pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_millis(10);
 
+/// The place for the only oversize photo of several budgets. Cheap to clone. Those that wait for it in other budgets look
+/// again after [`MEMORY_PATIENCE`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OversizePlace(Arc<AtomicUsize>);
+
+impl OversizePlace {
+    /// The value without a holder; budgets have other numbers.
+    const FREE: usize = 0;
+
+    /// Takes the place for a budget, if it is free.
+    fn take(&self, budget: usize) -> bool {
+        self.0.compare_exchange(Self::FREE, budget, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Frees the place, if this budget has it.
+    fn free(&self, budget: usize) {
+        // Another holder keeps it.
+        let _holder = self.0.compare_exchange(budget, Self::FREE, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::FREE
+    }
+}
+
+/// The number of the next budget, by which it holds an [`OversizePlace`].
+static NEXT_BUDGET: AtomicUsize = AtomicUsize::new(OversizePlace::FREE + 1);
+
 /// A number of bytes that all photos share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
@@ -91,6 +119,8 @@ pub struct Budget(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     limit: usize,
+    number: usize,
+    oversize: OversizePlace,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -100,8 +130,6 @@ struct State {
     used: usize,
     /// The bytes of each owner that uses any.
     used_by: HashMap<OrganizationId, usize>,
-    /// Whether a permit is for a photo that needs more than an owner's share.
-    has_oversize: bool,
     is_closed: bool,
     next_turn: u64,
     /// The requests that wait, in order of arrival. Without the order small requests would overtake a large one forever.
@@ -143,7 +171,13 @@ pub struct BudgetRequest {
 impl Budget {
     /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Inner { limit, state: Mutex::default(), changed: Condvar::new() }))
+        Self::with_place(limit, OversizePlace::default())
+    }
+
+    /// Creates a budget that shares the place for an oversize photo with others.
+    pub(crate) fn with_place(limit: usize, oversize: OversizePlace) -> Self {
+        let number = NEXT_BUDGET.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Inner { limit, number, oversize, state: Mutex::default(), changed: Condvar::new() }))
     }
 
     /// Asks for `bytes` for `owner`. A request above an owner's share, half of the limit, is reduced to it: one huge photo
@@ -171,9 +205,11 @@ impl Budget {
         }
     }
 
-    /// Fails all waiting and all later requests.
+    /// Fails all waiting and all later requests. The place for an oversize photo becomes free: a thread that hangs would keep
+    /// it forever.
     pub fn close(&self) {
         lock(&self.0.state).is_closed = true;
+        self.0.oversize.free(self.0.number);
         self.0.changed.notify_all();
     }
 
@@ -195,7 +231,7 @@ impl Budget {
             }
         }
         if ends_oversize {
-            state.has_oversize = false;
+            self.0.oversize.free(self.0.number);
         }
         drop(state);
         self.0.changed.notify_all();
@@ -229,7 +265,7 @@ impl Inner {
     /// Whether a request waits for something else than free bytes: its owner's share, or another oversize photo.
     fn waits_for_its_own(&self, state: &State, claim: &Claim) -> bool {
         let used = state.used_by.get(&claim.owner).copied().unwrap_or_default();
-        used + claim.bytes > self.share() || (claim.is_oversize && state.has_oversize)
+        used + claim.bytes > self.share() || (claim.is_oversize && !self.oversize.is_free())
     }
 }
 
@@ -254,12 +290,15 @@ impl BudgetRequest {
             return Ok(None);
         }
         let Claim { owner, bytes, is_oversize, .. } = self.claim;
+        // Another budget may have taken it since.
+        if is_oversize && !inner.oversize.take(inner.number) {
+            return Ok(None);
+        }
         state.waiting.retain(|waiting| *waiting != self.claim);
         state.used += bytes;
         if bytes > 0 {
             *state.used_by.entry(owner).or_default() += bytes;
         }
-        state.has_oversize |= is_oversize;
         drop(state);
         // The next request may fit too.
         inner.changed.notify_all();
@@ -396,7 +435,28 @@ mod tests {
         huge.shrink_to(10);
         assert_eq!((second.bytes(), budget.used()), (50, 60));
         drop((huge, second));
-        assert!(!lock(&budget.0.state).has_oversize && budget.used() == 0);
+        assert!(budget.0.oversize.is_free() && budget.used() == 0);
+    }
+
+    #[test]
+    fn budgets_with_one_place_have_one_oversize_photo_together() {
+        let place = OversizePlace::default();
+        let [first, second] = [(); 2].map(|()| Budget::with_place(100, place.clone()));
+        let huge = first.acquire(*OWNER, 1_000).unwrap();
+        let waiting = second.request(*OWNER, 1_000);
+        assert!(waiting.take_within(Duration::from_millis(1)).unwrap().is_none());
+        assert!(second.acquire(OrganizationId::generate(), 50).is_ok(), "others wait for it");
+        drop(huge);
+        let taken = waiting.take_within(Duration::ZERO).unwrap().unwrap();
+        let abandoned = first.request(*OWNER, 1_000);
+        assert!(abandoned.take_within(Duration::ZERO).unwrap().is_none());
+        // The permit stays in a thread that hangs.
+        second.close();
+        let other = abandoned.take_within(Duration::ZERO).unwrap().unwrap();
+        drop(taken);
+        assert!(!place.is_free(), "a closed budget freed the place of another");
+        drop(other);
+        assert!(place.is_free());
     }
 
     #[test]

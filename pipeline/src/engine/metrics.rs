@@ -38,6 +38,9 @@ pub const PHOTOS_GIVEN_BACK: &str = "photofinish_photos_given_back_total";
 pub const LEASES_LOST: &str = "photofinish_leases_lost_total";
 /// Counter, label `part` (the component that is down): outages that ended a generation.
 pub const OUTAGES: &str = "photofinish_outages_total";
+/// Gauge, labels `device` and `work` (`photos` or `selfies`): 1 once this process cannot use the device any more until it is
+/// replaced, 0 before.
+pub const DEVICE_LOST: &str = "photofinish_device_lost";
 /// Counter, label `outcome`: torsos of runners. `read`: text was detected there; `no_number`: the bib gate saw no number;
 /// `too_many`: among the smallest of a photo with too many.
 pub const TORSOS: &str = "photofinish_torsos_total";
@@ -89,6 +92,7 @@ pub fn describe() {
     metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back to the queue");
     metrics::describe_counter!(LEASES_LOST, "Leases that expired while their photo was being processed");
     metrics::describe_counter!(OUTAGES, "Outages that ended a generation of the pipeline");
+    metrics::describe_gauge!(DEVICE_LOST, "1 once this process cannot use the device any more, 0 before");
     metrics::describe_counter!(TORSOS, "Torsos of runners, by whether they were read for bibs");
     metrics::describe_counter!(FACES_EMBEDDED, "Vectors of faces that were computed, by the kind of album");
     metrics::describe_counter!(PROBES, "Selfies processed or refused");

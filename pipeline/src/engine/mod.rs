@@ -3,6 +3,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod cpu_shares;
+pub(crate) mod device;
 pub(crate) mod edge;
 pub(crate) mod fault;
 pub(crate) mod generation;

@@ -21,7 +21,12 @@ pub enum PipelineStatus {
     Starting,
     /// Photos are processed as they arrive.
     Running,
-    /// No photos are processed, or not on all devices; the supervisor retries by itself.
+    /// Photos are processed, but not on all devices.
+    RunningOnSome {
+        /// Which devices do not work, and why, in one line.
+        reason: String,
+    },
+    /// No photos are processed; the supervisor retries by itself.
     Down {
         /// The component that is down.
         component: Component,
@@ -37,8 +42,9 @@ impl PipelineStatus {
     pub(crate) fn severity(&self) -> u8 {
         match self {
             Self::Running => 0,
-            Self::Starting => 1,
-            Self::Down { .. } => 2,
+            Self::RunningOnSome { .. } => 1,
+            Self::Starting => 2,
+            Self::Down { .. } => 3,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
+use crate::engine::device::{Work, show_lost};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
 use crate::engine::leases::LeaseRenewer;
@@ -29,10 +30,18 @@ pub(crate) struct PendingGeneration {
     pub(crate) start_feed: StartFeed,
 }
 
+/// The device of a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct SupervisedDevice {
+    /// See [`name_device`](crate::engine::device::name_device).
+    pub(crate) name: String,
+    /// Whether the pipeline has no other: the log then does not name it.
+    pub(crate) is_only: bool,
+}
+
 /// The thread that owns all others of a lane.
 pub(crate) struct Supervisor {
-    /// The name of its device, where the pipeline has several.
-    pub(crate) device: Option<String>,
+    pub(crate) device: SupervisedDevice,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) start_generation: GenerationFactory,
     /// For how long the oldest call of a device has been running.
@@ -142,7 +151,7 @@ impl Supervisor {
         };
         self.shared.suspect_gate.remove(&self.shared.leases);
         tracing::info!(
-            device = self.device.as_deref(),
+            device = self.device(),
             drained = report.drained,
             given_back = report.given_back,
             left = report.unfinished,
@@ -151,9 +160,9 @@ impl Supervisor {
         report
     }
 
-    /// The device, for the log.
+    /// The device, for the log, where there are several.
     fn device(&self) -> Option<&str> {
-        self.device.as_deref()
+        (!self.device.is_only).then_some(&*self.device.name)
     }
 
     /// Runs one generation from start to end. Returns `Ok` when the pipeline is stopped.
@@ -225,6 +234,8 @@ impl Supervisor {
             None => tracing::error!(reason, "pipeline ended, its process has to be replaced"),
             device => tracing::error!(device, reason, "gave up a device until the process is replaced"),
         }
+        show_lost(&self.device.name, Work::Photos);
+        self.shared.stats.remove_threads();
         // The first reason is kept; there is no second.
         let _first = self.shared.device_failure.set(reason);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use photofinish_models::traits::ModelFactory;
 
+use crate::engine::device::{Work, name_device, show_lost, show_usable};
 use crate::engine::fault::Outage;
 
 /// After so many failures in a row that a device caused, over some 15 s, only another process has it back, as for the
@@ -20,6 +21,7 @@ pub(super) struct ProbeDevices {
 }
 
 struct ProbeDevice {
+    name: String,
     models: Arc<dyn ModelFactory>,
     /// Consecutive failures of the models that it caused.
     outages: u32,
@@ -30,8 +32,12 @@ struct ProbeDevice {
 impl ProbeDevices {
     /// The devices of these models, of which the first is used first.
     pub(super) fn new(models: Vec<Arc<dyn ModelFactory>>) -> Self {
-        let device = |models| ProbeDevice { models, outages: 0, failure: None };
-        Self { devices: models.into_iter().map(device).collect(), current: 0 }
+        let device = |(number, models)| {
+            let device = ProbeDevice { name: name_device(&*models, number), models, outages: 0, failure: None };
+            show_usable(&device.name, Work::Selfies);
+            device
+        };
+        Self { devices: models.into_iter().enumerate().map(device).collect(), current: 0 }
     }
 
     /// Loads the models on the device whose turn it is; `None` where there is no device at all.
@@ -94,16 +100,16 @@ impl ProbeDevices {
 
     /// Gives up the device whose turn it is.
     pub(super) fn give_up(&mut self, reason: String) {
-        let number = self.current;
-        let Some(device) = self.devices.get_mut(number) else { return };
-        let name = device.models.device_name().unwrap_or_else(|| format!("device {number}"));
+        let Some(device) = self.devices.get_mut(self.current) else { return };
+        let name = device.name.clone();
+        show_lost(&name, Work::Selfies);
         // The first reason is kept.
         let reason = device.failure.get_or_insert(reason).clone();
         if self.count() > 0 {
             tracing::error!(
                 device = name,
                 reason,
-                "selfies use no more of a device until the process is replaced"
+                "selfies no longer use this device; only another process can"
             );
         }
     }
@@ -111,6 +117,7 @@ impl ProbeDevices {
     /// Gives all devices up.
     pub(super) fn give_all_up(&mut self, reason: &str) {
         for device in &mut self.devices {
+            show_lost(&device.name, Work::Selfies);
             device.failure.get_or_insert_with(|| reason.to_owned());
         }
     }

@@ -209,7 +209,7 @@ impl ProbeSupervisor {
     }
 
     /// Whether a call of the device whose turn it is never returns.
-    fn has_endless_call(&self) -> bool {
+    fn has_timed_out_call(&self) -> bool {
         self.devices.longest_call().is_some_and(|call| self.time_limits.is_endless(&call))
     }
 
@@ -243,7 +243,7 @@ impl ProbeSupervisor {
                     self.devices.record_outage(&outage);
                     return Err("the models cannot be loaded".into());
                 }
-                Err(RecvTimeoutError::Timeout) if self.has_endless_call() => {
+                Err(RecvTimeoutError::Timeout) if self.has_timed_out_call() => {
                     self.hanging.extend(self.worker.take().map(ProbeWorker::abandon));
                     return Err("the models are never loaded".into());
                 }

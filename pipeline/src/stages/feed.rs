@@ -35,6 +35,9 @@ const SUSPECT_POLL_WHEN_IDLE: Duration = Duration::from_secs(1);
 /// How often a busy feed checks for crash suspects. Each one found costs the time in which the pipeline runs empty.
 const SUSPECT_POLL_WHEN_BUSY: Duration = Duration::from_secs(10);
 
+/// See [`SuspectPatience`].
+const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
+
 /// When photos are in flight and none has taken a step for so long, their threads hang. Longer than any healthy batch:
 /// `index` may need 8 rounds of uploads of 30 s each; every other step takes seconds, and cells of a photo are steps of
 /// their own.
@@ -57,6 +60,36 @@ const SEARCH_LIMIT: usize = 16;
 /// The stall timeout is at least this many lease lifetimes, in case the operator configures long ones.
 const STALL_TIMEOUT_LEASES: u32 = 2;
 
+/// For how long a crash suspect keeps photos from all other lanes while one of these does not end those that it has: its
+/// device may hang. They then go on, and the next time they wait for twice as long, so that no stream of slow photos keeps the
+/// suspect waiting forever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SuspectPatience {
+    least: Duration,
+    now: Duration,
+}
+
+impl Default for SuspectPatience {
+    fn default() -> Self {
+        Self::from_least(SUSPECT_PATIENCE)
+    }
+}
+
+impl SuspectPatience {
+    /// Begins with this.
+    pub(crate) fn from_least(least: Duration) -> Self {
+        Self { least, now: least }
+    }
+
+    fn extend(&mut self, most: Duration) {
+        self.now = self.now.saturating_mul(2).min(most);
+    }
+
+    fn reset(&mut self) {
+        self.now = self.least;
+    }
+}
+
 /// The first stage, which runs on its own thread without the runner. `P` is what the steps of the next stage find.
 pub(crate) struct Feed<P> {
     pub(crate) leases: Arc<LeaseTable>,
@@ -70,6 +103,7 @@ pub(crate) struct Feed<P> {
     /// Set when no more photos may be leased but those in flight are finished.
     pub(crate) is_draining: Arc<AtomicBool>,
     pub(crate) lease_ttl: Duration,
+    pub(crate) suspect_patience: SuspectPatience,
     pub(crate) stats: Arc<StageStats>,
 }
 
@@ -169,9 +203,13 @@ impl<P: Send> Feed<P> {
         while !self.is_stopped() {
             // They count as in flight, and none would be sent on.
             self.long_photos.give_back();
-            if !self.wait_until_empty(&gate, stall_timeout, || self.is_stopped())? {
+            let waiting_since = Instant::now();
+            let is_cancelled = || self.is_stopped() || self.is_kept_waiting_by_others(waiting_since);
+            if !self.wait_until_empty(&gate, stall_timeout, is_cancelled)? {
+                self.suspect_patience.extend(stall_timeout);
                 return Ok(None);
             }
+            self.suspect_patience.reset();
             let Some(suspect) = self.lease_suspect()? else { return Ok(None) };
             suspect.ticket.span().in_scope(|| tracing::info!("retrying crash suspect alone"));
             if self.outlet.send_when_free(suspect).is_err() {
@@ -201,6 +239,11 @@ impl<P: Send> Feed<P> {
             stall_detector.check()?;
         }
         Ok(true)
+    }
+
+    /// Whether another lane has not ended its photos for longer than this one has patience for a crash suspect.
+    fn is_kept_waiting_by_others(&self, since: Instant) -> bool {
+        since.elapsed() >= self.suspect_patience.now && self.suspect_gate.in_flight() > self.leases.in_flight()
     }
 
     /// Leases a crash suspect and gives it back at once, which counts no attempt. It must not stay leased while other

@@ -30,10 +30,11 @@ use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::status::{SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
+    SupervisedDevice,
     POLL_INTERVAL, PendingGeneration, Supervisor, SupervisorTimeouts, stop_channel,
 };
 use crate::engine::suspect_gate::SuspectGate;
-use crate::stages::feed::Feed;
+use crate::stages::feed::{Feed, SuspectPatience};
 use crate::stages::long_photos::LongPhotos;
 use crate::testing::fault_plan::{FaultPlan, InjectedFault};
 use crate::testing::memory_queue::MemoryQueue;
@@ -207,6 +208,8 @@ pub(crate) struct PipelineTimings {
     pub(crate) backoff: fn(u32) -> Duration,
     /// When photos in flight make no progress for so long, the pipeline is stalled.
     pub(crate) stall_timeout: Duration,
+    /// For how long a crash suspect keeps photos from other lanes.
+    pub(crate) suspect_patience: SuspectPatience,
     /// How long a stop waits for photos in flight.
     pub(crate) drain_grace: Duration,
 }
@@ -218,6 +221,7 @@ impl Default for PipelineTimings {
             timeouts: SupervisorTimeouts::SERVICE,
             backoff: |_| Duration::from_millis(1),
             stall_timeout: Duration::from_secs(60),
+            suspect_patience: SuspectPatience::default(),
             drain_grace: Duration::from_secs(10),
         }
     }
@@ -272,7 +276,7 @@ impl FaultyPipeline {
         };
         let (stop, stopped) = stop_channel();
         let supervisor = Supervisor {
-            device: None,
+            device: SupervisedDevice { name: "device 0".to_owned(), is_only: true },
             shared: Arc::clone(&shared),
             stop: stopped,
             renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, timings.lease_ttl).unwrap(),
@@ -331,6 +335,7 @@ impl FaultyAssembly {
             wakeup: wakeup_rx,
             is_draining: Arc::clone(&is_draining),
             lease_ttl: self.timings.lease_ttl,
+            suspect_patience: self.timings.suspect_patience,
             stats: self.shared.stats.stage("feed"),
         };
         // Three photos fit at once, so that stages wait for each other all the time.

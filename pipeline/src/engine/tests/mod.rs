@@ -50,7 +50,7 @@ impl FaultyPipeline {
     fn down_component(&self) -> Option<Component> {
         match self.status() {
             PipelineStatus::Down { component, .. } => Some(component),
-            PipelineStatus::Starting | PipelineStatus::Running => None,
+            _ => None,
         }
     }
 

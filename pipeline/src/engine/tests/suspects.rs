@@ -9,6 +9,7 @@ use photofinish_store::model::ids::PhotoId;
 
 use super::{DONE_ONCE, SHAPE, TIMEOUT, photo_ids, wait_for, with_short_exit_timeout};
 use crate::engine::suspect_gate::SuspectGate;
+use crate::stages::feed::SuspectPatience;
 use crate::testing::fault_plan::FaultPlan;
 use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
@@ -68,7 +69,7 @@ fn lanes_wait_until_a_hanging_suspect_is_given_up() {
     let plan = FaultPlan::hanging_until_opened(opened);
     let gate = Arc::<SuspectGate>::default();
     let timings =
-        PipelineTimings { stall_timeout: Duration::from_secs(1), ..with_short_exit_timeout(&queue) };
+        PipelineTimings { stall_timeout: Duration::from_secs(5), ..with_short_exit_timeout(&queue) };
     let hanging = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, SLOW_SHAPE);
     wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
     let fresh = photo_ids(20);
@@ -84,4 +85,32 @@ fn lanes_wait_until_a_hanging_suspect_is_given_up() {
         "the ticket in the hanging thread"
     );
     drop(open);
+}
+
+/// Without a limit it would keep photos from all lanes for as long as the hang lasts.
+#[test]
+fn a_suspect_does_not_keep_photos_from_others_while_a_lane_hangs() {
+    let hanging_photo = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&hanging_photo);
+    let (open, opened) = bounded(0);
+    let plan = FaultPlan::hanging_until_opened(opened);
+    let gate = Arc::<SuspectGate>::default();
+    let suspect_patience = SuspectPatience::from_least(Duration::from_millis(200));
+    let timings = PipelineTimings { suspect_patience, ..PipelineTimings::default() };
+    let hanging = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, SLOW_SHAPE);
+    wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
+    let suspect = PhotoId::generate();
+    queue.add_photo(suspect, 1);
+    let other = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, SLOW_SHAPE);
+    let fresh = photo_ids(20);
+    fresh.iter().for_each(|photo| queue.add_photo(*photo, 0));
+    let are_done = || fresh.iter().all(|photo| queue.end_state(*photo).0 == EntryState::Done);
+    wait_for("photos of the other lane", are_done);
+    assert_ne!(queue.end_state(suspect).0, EntryState::Done, "it was not alone");
+    drop(open);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    assert_eq!(queue.max_leased_beside_suspect(), 0);
+    assert!(fresh.iter().chain([&suspect]).chain(&hanging_photo).all(|photo| queue.end_state(*photo) == DONE_ONCE));
+    hanging.stop();
+    other.stop();
 }
