@@ -57,11 +57,10 @@ impl Pipeline {
     /// Returns the current status: with several devices it runs while one of them does.
     pub fn status(&self) -> PipelineStatus {
         let statuses: Vec<PipelineStatus> = self.lanes.iter().map(Lane::status).collect();
-        let is_down = |status: &PipelineStatus| matches!(status, PipelineStatus::Down { .. });
         // The first of the best.
         let best = statuses.iter().min_by_key(|status| status.severity()).cloned();
         match best.unwrap_or(PipelineStatus::Starting) {
-            PipelineStatus::Running if statuses.iter().any(is_down) => {
+            PipelineStatus::Running if statuses.iter().any(|status| *status != PipelineStatus::Running) => {
                 PipelineStatus::RunningOnSome { reason: self.list_reasons(&statuses) }
             }
             PipelineStatus::Down { component, since, .. } if statuses.len() > 1 => {

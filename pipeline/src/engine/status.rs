@@ -21,7 +21,7 @@ pub enum PipelineStatus {
     Starting,
     /// Photos are processed as they arrive.
     Running,
-    /// Photos are processed, but not on all devices.
+    /// Photos are processed, but not, or not yet, on all devices.
     RunningOnSome {
         /// Which devices do not work, and why, in one line.
         reason: String,

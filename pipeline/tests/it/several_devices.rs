@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use photofinish_models::traits::ModelFactory;
-use photofinish_pipeline::{Component, Pipeline, PipelineSettings, PipelineStatus};
+use photofinish_pipeline::{Pipeline, PipelineSettings, PipelineStatus};
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 
 use crate::devices::{User, check_photo, count, models_on, start_models};
@@ -57,9 +57,7 @@ fn done(logs: &[Arc<Log>; 2]) -> [usize; 2] {
 fn wait_until_given_up(pipeline: &Pipeline, device: &str) {
     let text = format!("1 of 2 devices work; {device} does not until the process is replaced: ");
     wait_for("the end of a device", || match pipeline.status() {
-        PipelineStatus::Down { component: Component::Models, reason, .. } if reason.starts_with(&text) => {
-            Some(())
-        }
+        PipelineStatus::RunningOnSome { reason } if reason.starts_with(&text) => Some(()),
         _ => None,
     });
     assert_eq!(pipeline.device_failure(), None, "the process has another device");
