@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-check`: compares a device with the CPU. CUDA on a machine with a GPU, elsewhere says that there is none;
 //! Vulkan on any machine, because software computes it where no GPU does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use clap::Args;
 use crate::checks;
 use crate::layout::Layout;
 use crate::process::{capture_output, cargo, run_visibly};
-use crate::report::{print_heading, print_note};
+use crate::report::{print_heading, print_note, print_warning};
 use crate::setup::cuda::{self, CudaVersion};
 use crate::setup::{self, SetupArguments, gpu_tools};
 
@@ -35,7 +35,7 @@ pub struct GpuCheckArguments {
     #[command(flatten)]
     setup: SetupArguments,
     /// Options of the comparison, after `--`: --photos DIR, --limit N, --speed-photos N, --megapixels N,N, --photos-for-memory N,
-    /// --write
+    /// --peer-python FILE, --write
     #[arg(last = true)]
     passed: Vec<String>,
 }
@@ -80,12 +80,28 @@ fn check_cuda(layout: &Layout, arguments: &GpuCheckArguments, began: &str) -> an
     let ready = setup::run(layout, &arguments.setup)?;
     let library = cuda::install(layout, gpu.cuda())?;
     setup::install_sample_event(layout)?;
+    let peer_python = install_peer(layout);
     let ready = ready.with_runtime(library);
     checks::build_service(layout)?;
     print_heading("CUDA compared with the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.set_variables(&mut command);
-    run_visibly(command.arg("gpu-check").args(&arguments.passed).env(BEGAN, began))
+    command.arg("gpu-check").env(BEGAN, began);
+    if let Some(python) = peer_python {
+        command.arg("--peer-python").arg(python);
+    }
+    run_visibly(command.args(&arguments.passed))
+}
+
+/// Installs the peer; without it the rest is checked.
+fn install_peer(layout: &Layout) -> Option<PathBuf> {
+    match cuda::install_peer(layout) {
+        Ok(python) => Some(python),
+        Err(error) => {
+            print_warning(&format!("not compared with a pipeline in Python: {error:#}"));
+            None
+        }
+    }
 }
 
 /// The version of CUDA for the driver of this machine; the newest where there is no driver, as for an image.

@@ -9,6 +9,7 @@ mod kernels;
 mod machine;
 mod memory;
 pub mod observe;
+mod peer;
 mod pipeline;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use photofinish_tests::scenes::event;
 use self::compare::{Agreement, compare_found, compare_readings};
 use self::memory::MemoryReport;
 use self::observe::DeviceReadings;
+use self::peer::{Compared, Pace};
 use self::pipeline::{Speed, Watch};
 use crate::paths::{InputPaths, state_dir};
 use crate::photos::enlarge::{enlarge, pick_evenly};
@@ -75,6 +77,9 @@ pub struct GpuCheckOptions {
     /// until a minute is over.
     #[arg(long, value_name = "NUMBER")]
     pub photos_for_memory: Option<usize>,
+    /// A Python with ONNX Runtime for the device, OpenCV and numpy: compares the speed with a pipeline in Python.
+    #[arg(long, value_name = "FILE")]
+    pub peer_python: Option<PathBuf>,
     /// When the command began, in seconds since 1970: `cargo xtask gpu-check` sets up and builds before.
     #[arg(long, env = "GPU_CHECK_BEGAN", hide = true)]
     pub began: Option<u64>,
@@ -136,7 +141,7 @@ fn check(options: &GpuCheckOptions, report: &mut Report, times: &mut PartTimes) 
     compare_pipelines(options, &folder, report)?;
     times.end_part("the whole pipeline, compared");
     measure_speeds(options, &sources, scratch.path(), report)?;
-    times.end_part("speed and memory");
+    times.end_part("speed, memory and the peer");
     report.notes.push(format!(
         "{} photos compared; {} a measurement of speed, {} of them different.",
         sources.len(),
@@ -144,6 +149,9 @@ fn check(options: &GpuCheckOptions, report: &mut Report, times: &mut PartTimes) 
         sources.len().min(ENLARGED_PHOTOS)
     ));
     report.notes.push("Photos are decoded by the cores: nvJPEG is not built in.".into());
+    if options.peer_python.is_none() {
+        report.notes.push("Not compared with a pipeline in Python: --peer-python names none.".into());
+    }
     Ok(())
 }
 
@@ -272,7 +280,8 @@ impl SpeedTables {
         let stages = Table::new(caption, &columns);
         let columns = ["device and photos", "memory of", "1st quarter, MB", "2nd", "3rd", "4th"];
         let memory = Table::new("Memory over the time of a run, whose photos are repeated", &columns);
-        let rates = Table::new("The whole service", &["device", "photos", "photos/s", "CPU ms/photo"]);
+        let columns = ["device", "photos", "photos/s", "CPU ms/photo", "device, times as fast"];
+        let rates = Table::new("The whole service", &columns);
         Self { rates, stages, memory }
     }
 }
@@ -287,7 +296,7 @@ fn measure_speeds(
     let mut tables = SpeedTables::new();
     let measured = options.megapixels.iter().try_for_each(|megapixels| {
         let folder = enlarge_photos(sources, *megapixels, &scratch.join(format!("{megapixels}")))?;
-        measure_size(options, *megapixels, &folder, &mut tables, &mut report.goals)
+        measure_size(options, *megapixels, &folder, &mut tables, report)
     });
     let SpeedTables { rates, stages, memory } = tables;
     report.tables.extend([rates, stages]);
@@ -304,23 +313,27 @@ fn measure_size(
     megapixels: f64,
     folder: &Path,
     tables: &mut SpeedTables,
-    goals: &mut Vec<Goal>,
+    report: &mut Report,
 ) -> anyhow::Result<()> {
+    let size = format!("{megapixels} MP");
+    let mut device_rate = None;
     let least = options.photos_for_memory.map_or(Watch::Time(MEMORY_TIME), Watch::Photos);
     let files = list_jpegs(folder)?;
     let files: Vec<String> = files.iter().cycle().take(options.speed_photos.max(1)).cloned().collect();
     for (device, watch) in [(options.device.name(), least), ("cpu", Watch::Run)] {
         let speed = pipeline::measure(&options.paths, device, folder, &files, watch)?;
-        let names = [device.to_owned(), format!("{megapixels} MP")];
-        let cpu = speed.cpu.as_secs_f64() * 1e3;
-        let figures = [format!("{:.1}", speed.rate), format!("{cpu:.1}")];
-        tables.rates.add_row(names.iter().cloned().chain(figures));
+        let names = [device.to_owned(), size.clone()];
+        let pace = Pace { rate: speed.rate, cpu_ms: speed.cpu.as_secs_f64() * 1e3 };
+        let cells = pace.to_cells(*device_rate.get_or_insert(speed.rate));
+        tables.rates.add_row(names.iter().cloned().chain(cells));
         add_stages(&names, &speed, &mut tables.stages);
         if watch != Watch::Run {
             let name = format!("{}, {} photos", names.join(", "), speed.watched_photos);
-            speed.memory.report(&name, MemoryReport { table: &mut tables.memory, goals: &mut *goals });
+            speed.memory.report(&name, MemoryReport { table: &mut tables.memory, goals: &mut report.goals });
         }
     }
+    let compared = Compared { rate: device_rate.unwrap_or_default(), size: &size };
+    peer::add_rows(options, folder, &compared, &mut tables.rates, &mut report.notes);
     Ok(())
 }
 

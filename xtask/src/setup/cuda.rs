@@ -22,6 +22,9 @@ const CUDA_13_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
 /// The last package with CUDA 12 libraries.
 const CUDA_12_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
 
+/// What the peer in Python needs beside ONNX Runtime, which `gpu-check` compares with. The constraints pin numpy.
+const PEER_PACKAGES: [&str; 2] = ["opencv-python-headless==5.0.0.93", "numpy"];
+
 /// The folder of ONNX Runtime with all that it loads.
 const LIBRARIES_FOLDER: &str = "runtime-cuda-libraries";
 
@@ -76,6 +79,13 @@ pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<PathBuf> {
     let target = layout.state_path(LIBRARIES_FOLDER);
     run_step("libraries of CUDA in one folder", || collect_libraries(&packages, &target))?;
     runtime::find_library_in(&target)
+}
+
+/// Adds the packages of the peer to the environment that [`install`] made; returns its Python.
+pub fn install_peer(layout: &Layout) -> anyhow::Result<PathBuf> {
+    let environment = environment(layout)?;
+    environment.add_packages(&PEER_PACKAGES)?;
+    Ok(environment.folder().join("bin").join("python"))
 }
 
 /// Links the runtime and everything it loads into one folder.

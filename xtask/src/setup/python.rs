@@ -109,4 +109,11 @@ impl PythonEnvironment {
         }
         Ok(self)
     }
+
+    /// Installs packages beside those that are there, which keep their versions if they may. They are gone when the environment
+    /// is created again.
+    pub fn add_packages(&self, packages: &[&str]) -> anyhow::Result<()> {
+        // Asks no index for what is installed.
+        capture_output_with_retries(self.pip("install").args(packages)).map(drop)
+    }
 }
