@@ -82,8 +82,7 @@ pub struct OpenedRuntime {
 /// When the library or the device cannot be used.
 pub fn open_runtime(config: &Config) -> anyhow::Result<OpenedRuntime> {
     let models = &config.settings.models;
-    let settings =
-        devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
+    let settings = devices::choose(models.device, models.onnxruntime.as_deref(), &config.kernel_cache_dir)?;
     let runtime = Runtime::open(&settings.first)?;
     devices::publish(&settings);
     Ok(OpenedRuntime { runtime, others: settings.others })

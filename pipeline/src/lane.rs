@@ -37,15 +37,16 @@ impl Lane {
         let shared = Arc::clone(&assembly.shared);
         show_usable(&device, Work::Photos);
         let (stop, stopped) = stop_channel();
-        let supervisor = start_supervisor(assembly, SupervisedDevice { name: device.clone(), is_only }, stopped)
-            .inspect_err(|error| {
-                let reason = format!("no thread: {error}");
-                tracing::error!(reason, "failed to start pipeline");
-                let since = OffsetDateTime::now_utc();
-                *lock(&shared.status) =
-                    PipelineStatus::Down { component: Component::Stage("supervisor"), reason, since };
-            })
-            .ok();
+        let supervisor =
+            start_supervisor(assembly, SupervisedDevice { name: device.clone(), is_only }, stopped)
+                .inspect_err(|error| {
+                    let reason = format!("no thread: {error}");
+                    tracing::error!(reason, "failed to start pipeline");
+                    let since = OffsetDateTime::now_utc();
+                    *lock(&shared.status) =
+                        PipelineStatus::Down { component: Component::Stage("supervisor"), reason, since };
+                })
+                .ok();
         let is_started = supervisor.is_some();
         Self { device, shared, stop, is_started, supervisor: Mutex::new(supervisor) }
     }

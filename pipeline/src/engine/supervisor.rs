@@ -39,6 +39,13 @@ pub(crate) struct SupervisedDevice {
     pub(crate) is_only: bool,
 }
 
+impl SupervisedDevice {
+    /// The device, for the log, where there are several.
+    fn logged_name(&self) -> Option<&str> {
+        (!self.is_only).then_some(&*self.name)
+    }
+}
+
 /// The thread that owns all others of a lane.
 pub(crate) struct Supervisor {
     pub(crate) device: SupervisedDevice,
@@ -151,18 +158,13 @@ impl Supervisor {
         };
         self.shared.suspect_gate.remove(&self.shared.leases);
         tracing::info!(
-            device = self.device(),
+            device = self.device.logged_name(),
             drained = report.drained,
             given_back = report.given_back,
             left = report.unfinished,
             "pipeline stopped"
         );
         report
-    }
-
-    /// The device, for the log, where there are several.
-    fn device(&self) -> Option<&str> {
-        (!self.device.is_only).then_some(&*self.device.name)
     }
 
     /// Runs one generation from start to end. Returns `Ok` when the pipeline is stopped.
@@ -230,7 +232,7 @@ impl Supervisor {
 
     /// Says that this process cannot use its device any more, so that it ends unless it has others.
     fn give_device_up(&self, reason: String) {
-        match self.device() {
+        match self.device.logged_name() {
             None => tracing::error!(reason, "pipeline ended, its process has to be replaced"),
             device => tracing::error!(device, reason, "gave up a device until the process is replaced"),
         }
@@ -350,7 +352,7 @@ impl Supervisor {
             if (has_finished_photo || is_stable)
                 && let Some(outage) = outage_state.take()
             {
-                let (device, part) = (self.device(), outage.component.as_str());
+                let (device, part) = (self.device.logged_name(), outage.component.as_str());
                 tracing::info!(device, part, since = %outage.since, "pipeline recovered");
                 self.shared.is_device_suspect.store(false, Ordering::Release);
                 *lock(&self.shared.status) = PipelineStatus::Running;
@@ -370,7 +372,7 @@ impl Supervisor {
         let since = previous.map_or_else(OffsetDateTime::now_utc, |state| state.since);
         let pause = outage.retry_after.unwrap_or_default().max((self.backoff)(failures));
         let (component, reason) = (outage.component, outage.to_string());
-        let (device, part) = (self.device(), component.as_str());
+        let (device, part) = (self.device.logged_name(), component.as_str());
         if is_same {
             tracing::info!(device, part, reason, failures, ?pause, "pipeline still down, retrying");
         } else {

@@ -32,8 +32,9 @@ struct ProbeDevice {
 impl ProbeDevices {
     /// The devices of these models, of which the first is used first.
     pub(super) fn new(models: Vec<Arc<dyn ModelFactory>>) -> Self {
-        let device = |(number, models)| {
-            let device = ProbeDevice { name: name_device(&*models, number), models, outages: 0, failure: None };
+        let device = |(number, models): (usize, Arc<dyn ModelFactory>)| {
+            let device =
+                ProbeDevice { name: name_device(&*models, number), models, outages: 0, failure: None };
             show_usable(&device.name, Work::Selfies);
             device
         };

@@ -243,7 +243,8 @@ impl<P: Send> Feed<P> {
 
     /// Whether another lane has not ended its photos for longer than this one has patience for a crash suspect.
     fn is_kept_waiting_by_others(&self, since: Instant) -> bool {
-        since.elapsed() >= self.suspect_patience.now && self.suspect_gate.in_flight() > self.leases.in_flight()
+        since.elapsed() >= self.suspect_patience.now
+            && self.suspect_gate.in_flight() > self.leases.in_flight()
     }
 
     /// Leases a crash suspect and gives it back at once, which counts no attempt. It must not stay leased while other

@@ -30,8 +30,7 @@ use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::status::{SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
-    SupervisedDevice,
-    POLL_INTERVAL, PendingGeneration, Supervisor, SupervisorTimeouts, stop_channel,
+    POLL_INTERVAL, PendingGeneration, SupervisedDevice, Supervisor, SupervisorTimeouts, stop_channel,
 };
 use crate::engine::suspect_gate::SuspectGate;
 use crate::stages::feed::{Feed, SuspectPatience};

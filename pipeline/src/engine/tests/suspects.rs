@@ -110,7 +110,13 @@ fn a_suspect_does_not_keep_photos_from_others_while_a_lane_hangs() {
     drop(open);
     assert!(queue.wait_until_ended(TIMEOUT));
     assert_eq!(queue.max_leased_beside_suspect(), 0);
-    assert!(fresh.iter().chain([&suspect]).chain(&hanging_photo).all(|photo| queue.end_state(*photo) == DONE_ONCE));
+    assert!(
+        fresh
+            .iter()
+            .chain([&suspect])
+            .chain(&hanging_photo)
+            .all(|photo| queue.end_state(*photo) == DONE_ONCE)
+    );
     hanging.stop();
     other.stop();
 }
