@@ -15,11 +15,11 @@ use photofinish_kernels::quantised::judge;
 use photofinish_kernels::regions::{DbParameters, ProbabilityMap};
 use photofinish_kernels::warp::align::Template;
 
-use super::CheckedDevice;
 use super::copies::{Call, CopyRates, fastest};
 use super::kernel_inputs::{
     CANVAS, CLASSES, COLUMNS, COMPONENTS, FRAME, Inputs, PHOTOS, PROBES, STRIDES, TORSO, VECTORS, half_to_f64,
 };
+use super::options::CheckedDevice;
 use crate::report::goals::Goal;
 use crate::report::{Report, Table};
 

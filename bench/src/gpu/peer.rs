@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::{CheckedDevice, GpuCheckOptions};
+use super::options::{CheckedDevice, GpuCheckOptions};
 use crate::paths;
 use crate::python::run_command;
 use crate::report::Table;

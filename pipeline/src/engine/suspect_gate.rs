@@ -63,6 +63,11 @@ impl SuspectGate {
         lock(&self.state).lanes.iter().map(|lane| lane.in_flight()).sum()
     }
 
+    /// Whether other lanes run.
+    pub(crate) fn has_others(&self, lane: &Arc<LeaseTable>) -> bool {
+        lock(&self.state).lanes.iter().any(|other| !Arc::ptr_eq(other, lane))
+    }
+
     /// Whether `lane` may lease photos now.
     pub(crate) fn is_open_for(&self, lane: &Arc<LeaseTable>) -> bool {
         lock(&self.state).is_open_for(lane)

@@ -60,8 +60,8 @@ const SEARCH_LIMIT: usize = 16;
 /// The stall timeout is at least this many lease lifetimes, in case the operator configures long ones.
 const STALL_TIMEOUT_LEASES: u32 = 2;
 
-/// For how long a crash suspect keeps photos from all other lanes while one of these does not end those that it has: its
-/// device may hang. They then go on, and the next time they wait for twice as long, so that no stream of slow photos keeps the
+/// For how long a crash suspect keeps photos from all other lanes while one lane, its own or another, does not end those that
+/// it has: its device may hang. They then go on, and the next time they wait for twice as long, so that no stream of slow photos keeps the
 /// suspect waiting forever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SuspectPatience {
@@ -204,7 +204,7 @@ impl<P: Send> Feed<P> {
             // They count as in flight, and none would be sent on.
             self.long_photos.give_back();
             let waiting_since = Instant::now();
-            let is_cancelled = || self.is_stopped() || self.is_kept_waiting_by_others(waiting_since);
+            let is_cancelled = || self.is_stopped() || self.is_out_of_patience(waiting_since);
             if !self.wait_until_empty(&gate, stall_timeout, is_cancelled)? {
                 self.suspect_patience.extend(stall_timeout);
                 return Ok(None);
@@ -241,10 +241,10 @@ impl<P: Send> Feed<P> {
         Ok(true)
     }
 
-    /// Whether another lane has not ended its photos for longer than this one has patience for a crash suspect.
-    fn is_kept_waiting_by_others(&self, since: Instant) -> bool {
-        since.elapsed() >= self.suspect_patience.now
-            && self.suspect_gate.in_flight() > self.leases.in_flight()
+    /// Whether other lanes may lease nothing for longer than this one has patience for a crash suspect, be it because of their
+    /// photos or its own.
+    fn is_out_of_patience(&self, since: Instant) -> bool {
+        since.elapsed() >= self.suspect_patience.now && self.suspect_gate.has_others(&self.leases)
     }
 
     /// Leases a crash suspect and gives it back at once, which counts no attempt. It must not stay leased while other
