@@ -97,15 +97,20 @@ fn a_suspect_does_not_keep_photos_from_others_while_a_lane_hangs() {
     let gate = Arc::<SuspectGate>::default();
     let suspect_patience = SuspectPatience::from_least(Duration::from_millis(200));
     let timings = PipelineTimings { suspect_patience, ..PipelineTimings::default() };
-    let hanging = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, SLOW_SHAPE);
+    // With its one thread in that call it ends no photo.
+    let one_thread = StageShape { threads: 1, ..SLOW_SHAPE };
+    let hanging = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, one_thread);
     wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
     let suspect = PhotoId::generate();
     queue.add_photo(suspect, 1);
     let other = FaultyPipeline::start_lane(&gate, timings, &queue, &plan, SLOW_SHAPE);
-    let fresh = photo_ids(20);
+    let fresh = photo_ids(60);
     fresh.iter().for_each(|photo| queue.add_photo(*photo, 0));
-    let are_done = || fresh.iter().all(|photo| queue.end_state(*photo).0 == EntryState::Done);
-    wait_for("photos of the other lane", are_done);
+    let count_done = || fresh.iter().filter(|photo| queue.end_state(**photo).0 == EntryState::Done).count();
+    // The others wait behind the one that hangs.
+    let are_others_done =
+        || count_done() > 0 && count_done() + hanging.shared.leases.in_flight() > fresh.len();
+    wait_for("photos of the other lane", are_others_done);
     assert_ne!(queue.end_state(suspect).0, EntryState::Done, "it was not alone");
     drop(open);
     assert!(queue.wait_until_ended(TIMEOUT));
