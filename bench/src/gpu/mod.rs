@@ -8,6 +8,7 @@ mod kernel_inputs;
 mod kernels;
 mod machine;
 mod memory;
+mod nvjpeg;
 pub mod observe;
 mod options;
 mod peer;
@@ -217,6 +218,7 @@ struct SpeedTables {
     rates: Table,
     stages: Table,
     memory: Table,
+    nvjpeg: Table,
 }
 
 impl SpeedTables {
@@ -228,7 +230,7 @@ impl SpeedTables {
         let memory = Table::new("Memory over the time of a run, whose photos are repeated", &columns);
         let columns = ["device", "photos", "photos/s", "CPU ms/photo", "device, times as fast"];
         let rates = Table::new("The whole service", &columns);
-        Self { rates, stages, memory }
+        Self { rates, stages, memory, nvjpeg: nvjpeg::new_table() }
     }
 }
 
@@ -244,8 +246,9 @@ fn measure_speeds(
         let folder = enlarge_photos(sources, *megapixels, &scratch.join(format!("{megapixels}")))?;
         measure_size(options, *megapixels, &folder, &mut tables, report)
     });
-    let SpeedTables { rates, stages, memory } = tables;
+    let SpeedTables { rates, stages, memory, nvjpeg } = tables;
     report.tables.extend([rates, stages]);
+    report.tables.extend((!nvjpeg.rows.is_empty()).then_some(nvjpeg));
     if memory.rows.is_empty() {
         report.notes.push("The runs were too short to show memory over time.".into());
     } else {
@@ -280,6 +283,9 @@ fn measure_size(
     }
     let compared = Compared { rate: device_rate.unwrap_or_default(), size: &size };
     peer::add_rows(options, folder, &compared, &mut tables.rates, &mut report.notes);
+    if let (CheckedDevice::Cuda, Some(python)) = (options.device, &options.peer_python) {
+        nvjpeg::add_rows(python, folder, &size, &mut tables.nvjpeg, &mut report.notes);
+    }
     Ok(())
 }
 

@@ -165,7 +165,7 @@ fn parse(printed: &str) -> anyhow::Result<PeerRun> {
 }
 
 /// The last line of an error: Python prints where it happened first.
-fn find_reason(error: &anyhow::Error) -> String {
+pub fn find_reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let reason = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     reason.unwrap_or_default().trim_end_matches('.').to_owned()

@@ -22,8 +22,9 @@ const CUDA_13_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
 /// The last package with CUDA 12 libraries.
 const CUDA_12_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
 
-/// What the peer in Python needs beside ONNX Runtime, which `gpu-check` compares with. The constraints pin numpy.
-const PEER_PACKAGES: [&str; 2] = ["opencv-python-headless==5.0.0.93", "numpy"];
+/// What the peer in Python needs beside ONNX Runtime, which `gpu-check` compares with, and nvJPEG, which it measures. The
+/// constraints pin numpy.
+const PEER_PACKAGES: [&str; 3] = ["opencv-python-headless==5.0.0.93", "numpy", "nvidia-nvjpeg==13.3.2.43"];
 
 /// The folder of ONNX Runtime with all that it loads.
 const LIBRARIES_FOLDER: &str = "runtime-cuda-libraries";
