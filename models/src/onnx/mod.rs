@@ -9,6 +9,7 @@ pub mod kernels;
 mod probe;
 pub mod runtime;
 pub mod session;
+mod shapes;
 mod turns;
 
 pub use self::calls::take_device_time;

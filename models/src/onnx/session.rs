@@ -1,6 +1,9 @@
 //! One loaded network. Every network takes one input tensor. A session runs on the calling thread only, without a thread
 //! pool of its own: the pipeline's threads provide the parallelism.
 
+use std::cell::Cell;
+
+use ort::environment::Environment;
 use ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderDispatch};
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionOutputs};
@@ -11,6 +14,7 @@ use photofinish_zoo::NetworkFile;
 use crate::onnx::failure;
 use crate::onnx::kernels::KernelDevice;
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
+use crate::onnx::shapes::Shapes;
 use crate::onnx::turns::Turns;
 use crate::traits::ModelError;
 
@@ -91,18 +95,34 @@ impl Workload {
 
 /// A loaded network. Belongs to one thread.
 pub struct Network {
-    name: String,
-    session: DeviceSession,
+    recipe: Recipe,
+    sessions: Shapes<DeviceSession>,
 }
 
-/// A session, and when it may be called. It has a turn also while it is created and freed: both touch the device.
-struct DeviceSession {
-    /// `None` only once it is freed.
-    session: Option<Session>,
+/// How a session of a network is created.
+struct Recipe {
+    name: String,
+    file: NetworkFile,
+    workload: Workload,
+    items: Items,
+    backend: Backend,
+    environment: Environment,
+    /// Where the network runs.
     device: NetworkDevice,
+    /// Which of several NVIDIA GPUs.
+    ordinal: usize,
     turns: Turns,
     /// Where its calls are noted.
     kernels: KernelDevice,
+    /// Whether the last call lacked memory.
+    lacks_memory: Cell<bool>,
+}
+
+/// A session, which has a turn also while it is freed: that touches the device.
+struct DeviceSession {
+    /// `None` only once it is freed.
+    session: Option<Session>,
+    turns: Turns,
 }
 
 /// The outputs of one run.
@@ -133,70 +153,100 @@ impl Network {
         items: Items,
         backend: Backend,
     ) -> Result<Self, ModelError> {
-        let name = file.name();
+        let device = workload.device(runtime.device());
+        let recipe = Recipe {
+            name: file.name(),
+            file: file.clone(),
+            workload,
+            items,
+            backend,
+            environment: runtime.environment.clone(),
+            device,
+            ordinal: runtime.ordinal(),
+            turns: runtime.turns().clone(),
+            kernels: match device {
+                NetworkDevice::Cpu => KernelDevice::cpu(),
+                NetworkDevice::Cuda | NetworkDevice::Wgpu => runtime.kernels().clone(),
+            },
+            lacks_memory: Cell::new(false),
+        };
+        let session = recipe.create_session()?;
+        let sessions = match device {
+            NetworkDevice::Cuda => Shapes::one_each(session),
+            NetworkDevice::Cpu | NetworkDevice::Wgpu => Shapes::one_for_all(session),
+        };
+        Ok(Self { recipe, sessions })
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.recipe.name
+    }
+
+    /// Returns an entry of the file's metadata; `None` if there is none of this name.
+    pub fn metadata(&self, key: &str) -> Option<String> {
+        self.sessions.first()?.session.as_ref()?.metadata().ok()?.custom(key)
+    }
+
+    /// Runs on one tensor.
+    ///
+    /// # Errors
+    /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`. After a lack of memory
+    /// the next call frees the sessions for other shapes.
+    pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
+        let Self { recipe, sessions } = self;
+        let failed = |error: ort::Error| failure::classify(&recipe.name, recipe.device, error.to_string());
+        let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
+        if recipe.lacks_memory.take() {
+            sessions.free_others();
+        }
+        let borrowed = sessions.borrow(input.shape(), || recipe.create_session())?;
+        let session = borrowed.session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
+        let _turn = recipe.turns.wait();
+        let _call = recipe.kernels.begin_call();
+        // Outputs are in the memory of the host: reading and freeing them needs no turn.
+        let outputs = session.run(ort::inputs![view]).map_err(failed);
+        let outputs = outputs.inspect_err(|error| recipe.note_failure(error))?;
+        Ok(Outputs { name: &recipe.name, outputs })
+    }
+}
+
+impl Recipe {
+    fn note_failure(&self, error: &ModelError) {
+        self.lacks_memory.set(matches!(error, ModelError::OutOfMemory { .. }));
+        self.kernels.note_failure(error);
+    }
+
+    fn create_session(&self) -> Result<DeviceSession, ModelError> {
+        let Self { name, file, device, .. } = self;
         let file_error = |detail: String| ModelError::File { name: name.clone(), detail };
         if let NetworkFile::Path(path) = file
             && !path.is_file()
         {
             return Err(file_error(format!("no file at {}", path.display())));
         }
-        let device = workload.device(runtime.device());
-        let turns = runtime.turns().clone();
-        let _turn = turns.wait();
-        let mut builder =
-            session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
-        let providers = execution_providers(device, runtime.ordinal(), workload, backend);
+        let _turn = self.turns.wait();
+        let builder = session_builder(&self.environment);
+        let mut builder = builder.map_err(|error| file_error(error.to_string()))?;
+        let providers = execution_providers(*device, self.ordinal, self.workload, self.backend);
         if !providers.is_empty() {
             builder = builder.with_execution_providers(providers).map_err(|error| ModelError::Device {
                 device: device.to_string(),
                 detail: error.to_string(),
             })?;
         }
-        for (dimension, size) in workload.dimension_overrides(items) {
+        for (dimension, size) in self.workload.dimension_overrides(self.items) {
             builder = builder
                 .with_dimension_override(dimension, size)
                 .map_err(|error| file_error(error.to_string()))?;
         }
-        let kernels = match device {
-            NetworkDevice::Cpu => KernelDevice::cpu(),
-            NetworkDevice::Cuda | NetworkDevice::Wgpu => runtime.kernels().clone(),
-        };
-        let _call = kernels.begin_call();
+        let _call = self.kernels.begin_call();
         let session = match file {
             NetworkFile::Path(path) => builder.commit_from_file(path),
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
-        let session = session.map_err(|error| failure::classify_load(&name, device, error.to_string()))?;
-        let turns = turns.clone();
-        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns, kernels } })
-    }
-
-    /// The file's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns an entry of the file's metadata; `None` if there is none of this name.
-    pub fn metadata(&self, key: &str) -> Option<String> {
-        self.session.session.as_ref()?.metadata().ok()?.custom(key)
-    }
-
-    /// Runs on one tensor.
-    ///
-    /// # Errors
-    /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`.
-    pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
-        let DeviceSession { session, device, turns, kernels } = &mut self.session;
-        let (name, device) = (&self.name, *device);
-        let failed = |error: ort::Error| failure::classify(name, device, error.to_string());
-        let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
-        let session = session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
-        let _turn = turns.wait();
-        let _call = kernels.begin_call();
-        // Outputs are in the memory of the host: reading and freeing them needs no turn.
-        let outputs = session.run(ort::inputs![view]).map_err(failed);
-        let outputs = outputs.inspect_err(|error| kernels.note_failure(error))?;
-        Ok(Outputs { name, outputs })
+        let session = session.map_err(|error| failure::classify_load(name, *device, error.to_string()))?;
+        Ok(DeviceSession { session: Some(session), turns: self.turns.clone() })
     }
 }
 
@@ -235,8 +285,8 @@ impl Outputs<'_> {
     }
 }
 
-fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
-    Ok(Session::builder(&runtime.environment)?
+fn session_builder(environment: &Environment) -> ort::Result<SessionBuilder> {
+    Ok(Session::builder(environment)?
         .with_optimization_level(GraphOptimizationLevel::All)?
         .with_intra_threads(1)?
         .with_intra_op_spinning(false)?)
@@ -254,6 +304,8 @@ fn execution_providers(
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default()
             .with_device_id(ordinal as i32)
+            // Each session has an arena, which would grow to the next power of two.
+            .with_arena_extend_strategy(ep::ArenaExtendStrategy::SameAsRequested)
             .with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return vec![cuda.build().error_on_failure()];
     }
