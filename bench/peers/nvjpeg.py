@@ -1,10 +1,9 @@
 """How fast nvJPEG decodes photos on this machine's GPU, for `photofinish-bench gpu-check`: what decoding on the device would give.
 
-Each backend decodes the same photos in batches into memory of the device, as interleaved RGB, at full size and, where it can, at
-half. The bitstreams are in the host's memory, as they are after a download, so their copies count.
+Each backend decodes the same photos in batches into memory of the device, as interleaved RGB, at full size; the engine at half too. The bitstreams are in the host's memory, as they are after a download, so their copies count.
 
 The last line of standard output is a JSON array with an object for each measurement: `backend`, `scale` (one divided by it),
-`batch`, `photos_per_s`, `gigapixels_per_s` (of the photos before scaling) and `cpu_ms_per_photo` of all threads; or `error` in the
+`batch`, `engines` (those for JPEG, times their cores), `photos_per_s`, `gigapixels_per_s` (of the photos before scaling) and `cpu_ms_per_photo` of all threads; or `error` in the
 place of the figures. Linux only. Needs nvJPEG and CUDA's runtime library: PyPI's nvidia-nvjpeg and nvidia-cuda-runtime.
 """
 
@@ -22,10 +21,12 @@ from dataclasses import dataclass
 
 CUDART, NVJPEG = "libcudart.so.13", "libnvjpeg.so.13"
 # `nvjpegBackend_t`: Huffman codes by the CPU, by the GPU's arithmetic, by the engine for JPEG.
-BACKENDS = {"hybrid": 1, "gpu": 2, "hardware": 3}
+HARDWARE = 3
+BACKENDS = {"hybrid": 1, "gpu": 2, "hardware": HARDWARE}
+# `nvjpegOutputFormat_t`
 INTERLEAVED_RGB = 5
-# `nvjpegScaleFactor_t`
-SCALES = {1: 0, 2: 1}
+# `nvjpegScaleFactor_t`. Only the engine scales.
+HALF = 1
 COMPONENTS = 4
 
 
@@ -71,14 +72,11 @@ class Decoder:
         check(nvjpeg.nvjpegJpegStateCreate(self.handle, byref(self.state)), "nvjpegJpegStateCreate")
         check(nvjpeg.nvjpegDecodeParamsCreate(self.handle, byref(self.parameters)), "nvjpegDecodeParamsCreate")
         check(nvjpeg.nvjpegDecodeParamsSetOutputFormat(self.parameters, INTERLEAVED_RGB), "output format")
+        check(nvjpeg.nvjpegDecodeParamsSetScaleFactor(self.parameters, HALF), "scale")
         check(
             nvjpeg.nvjpegDecodeBatchedInitialize(self.handle, self.state, batch, threads, INTERLEAVED_RGB),
             "nvjpegDecodeBatchedInitialize",
         )
-        self.batch = batch
-
-    def set_scale(self, scale: int) -> None:
-        check(nvjpeg.nvjpegDecodeParamsSetScaleFactor(self.parameters, SCALES[scale]), "scale")
 
     def read_size(self, jpeg: bytes) -> tuple[int, int]:
         components, subsampling = c_int(), c_int()
@@ -90,14 +88,24 @@ class Decoder:
         )
         return widths[0], heights[0]
 
-    def decode(self, photos: list[Photo], targets: ctypes.Array) -> None:
-        count = len(photos)
+    def decode(self, photos: list[Photo], targets: ctypes.Array, scale: int) -> None:
+        count, stream = len(photos), c_void_p()
         data = (ctypes.c_char_p * count)(*[photo.jpeg for photo in photos])
         lengths = (c_size_t * count)(*[len(photo.jpeg) for photo in photos])
-        parameters = (c_void_p * count)(*[self.parameters.value] * count)
-        status = nvjpeg.nvjpegDecodeBatchedEx(self.handle, self.state, data, lengths, targets, parameters, c_void_p())
-        check(status, "nvjpegDecodeBatchedEx")
-        check(cuda.cudaStreamSynchronize(c_void_p()), "decoding")
+        if scale == 1:
+            status = nvjpeg.nvjpegDecodeBatched(self.handle, self.state, data, lengths, targets, stream)
+        else:
+            parameters = (c_void_p * count)(*[self.parameters.value] * count)
+            status = nvjpeg.nvjpegDecodeBatchedEx(
+                self.handle, self.state, data, lengths, targets, parameters, stream)
+        check(status, "decoding a batch")
+        check(cuda.cudaStreamSynchronize(stream), "waiting for a batch")
+
+    def describe(self) -> str:
+        """The engines and their cores, where there are any."""
+        engines, cores = c_uint(), c_uint()
+        status = nvjpeg.nvjpegGetHardwareDecoderInfo(self.handle, byref(engines), byref(cores))
+        return f"status {status}" if status else f"{engines.value} x {cores.value}"
 
     def close(self) -> None:
         nvjpeg.nvjpegDecodeParamsDestroy(self.parameters)
@@ -144,13 +152,12 @@ def measure(decoder: Decoder, photos: list[Photo], scale: int, seconds: float) -
     """Decodes the batch again and again for so long."""
     targets = Targets(photos, scale)
     try:
-        decoder.set_scale(scale)
         # The first batches make room.
         for _ in range(2):
-            decoder.decode(photos, targets.images)
+            decoder.decode(photos, targets.images, scale)
         clock, cpu, batches = time.perf_counter(), cpu_seconds(), 0
         while time.perf_counter() - clock < seconds:
-            decoder.decode(photos, targets.images)
+            decoder.decode(photos, targets.images, scale)
             batches += 1
         elapsed, cpu = time.perf_counter() - clock, cpu_seconds() - cpu
         blank = targets.find_blank(photos, scale)
@@ -180,10 +187,11 @@ def main() -> None:
     jpegs = [files[number % len(files)].read_bytes() for number in range(arguments.batch)]
     measured = []
     for name, backend in BACKENDS.items():
-        for scale in SCALES:
+        for scale in (1, 2) if backend == HARDWARE else (1,):
             row: dict = {"backend": name, "scale": scale, "batch": arguments.batch}
             try:
                 decoder = Decoder(backend, arguments.batch, arguments.threads)
+                row["engines"] = decoder.describe()
                 try:
                     photos = [Photo(jpeg, *decoder.read_size(jpeg)) for jpeg in jpegs]
                     row |= measure(decoder, photos, scale, arguments.seconds)

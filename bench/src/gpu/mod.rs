@@ -66,7 +66,7 @@ pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
         report.notes.push(format!("The check ended early: {error:#}."));
     }
     times.report(&mut report);
-    let file = report.keep(&state_dir().join(REPORT_NAME))?;
+    let file = keep(&report)?;
     eprintln!("The report is in {} and, as JSON, beside it.", file.display());
     checked?;
     Ok(Some(report))
@@ -83,8 +83,10 @@ fn check(options: &GpuCheckOptions, report: &mut Report, times: &mut PartTimes) 
     kernels::check(&gpu, report)?;
     drop(gpu);
     times.end_part("kernels");
+    keep(report)?;
     compare_networks(options, &folder, scratch.path(), report)?;
     times.end_part("networks");
+    keep(report)?;
     compare_pipelines(options, &folder, report)?;
     times.end_part("the whole pipeline, compared");
     measure_speeds(options, &sources, scratch.path(), report)?;
@@ -100,6 +102,11 @@ fn check(options: &GpuCheckOptions, report: &mut Report, times: &mut PartTimes) 
         report.notes.push("Not compared with a pipeline in Python: --peer-python names none.".into());
     }
     Ok(())
+}
+
+/// Keeps what is known: a machine with a GPU may be lent for a time that ends before the check does.
+fn keep(report: &Report) -> anyhow::Result<PathBuf> {
+    report.keep(&state_dir().join(REPORT_NAME))
 }
 
 /// How long each part of the command took.
@@ -232,6 +239,22 @@ impl SpeedTables {
         let rates = Table::new("The whole service", &columns);
         Self { rates, stages, memory, nvjpeg: nvjpeg::new_table() }
     }
+
+    fn add_to(&self, report: &mut Report) {
+        let Self { rates, stages, memory, nvjpeg } = self;
+        let measured = [rates, stages, memory, nvjpeg].into_iter().filter(|table| !table.rows.is_empty());
+        report.tables.extend(measured.cloned());
+        if memory.rows.is_empty() {
+            report.notes.push("The runs were too short to show memory over time.".into());
+        }
+    }
+
+    fn keep(&self, report: &Report) -> anyhow::Result<()> {
+        let mut so_far = report.clone();
+        self.add_to(&mut so_far);
+        keep(&so_far)?;
+        Ok(())
+    }
 }
 
 /// Measures the service on both devices at each size of photos, and reports what was measured if one fails.
@@ -246,14 +269,7 @@ fn measure_speeds(
         let folder = enlarge_photos(sources, *megapixels, &scratch.join(format!("{megapixels}")))?;
         measure_size(options, *megapixels, &folder, &mut tables, report)
     });
-    let SpeedTables { rates, stages, memory, nvjpeg } = tables;
-    report.tables.extend([rates, stages]);
-    report.tables.extend((!nvjpeg.rows.is_empty()).then_some(nvjpeg));
-    if memory.rows.is_empty() {
-        report.notes.push("The runs were too short to show memory over time.".into());
-    } else {
-        report.tables.push(memory);
-    }
+    tables.add_to(report);
     measured
 }
 
@@ -280,13 +296,14 @@ fn measure_size(
             let name = format!("{}, {} photos", names.join(", "), speed.watched_photos);
             speed.memory.report(&name, MemoryReport { table: &mut tables.memory, goals: &mut report.goals });
         }
+        tables.keep(report)?;
     }
     let compared = Compared { rate: device_rate.unwrap_or_default(), size: &size };
     peer::add_rows(options, folder, &compared, &mut tables.rates, &mut report.notes);
     if let (CheckedDevice::Cuda, Some(python)) = (options.device, &options.peer_python) {
         nvjpeg::add_rows(python, folder, &size, &mut tables.nvjpeg, &mut report.notes);
     }
-    Ok(())
+    tables.keep(report)
 }
 
 fn add_stages(names: &[String; 2], speed: &Speed, table: &mut Table) {

@@ -23,6 +23,8 @@ struct Measured {
     backend: String,
     scale: u32,
     batch: u32,
+    /// Those for JPEG, times their cores.
+    engines: Option<String>,
     photos_per_s: Option<f64>,
     gigapixels_per_s: Option<f64>,
     cpu_ms_per_photo: Option<f64>,
@@ -31,7 +33,7 @@ struct Measured {
 
 /// The table that [`add_rows`] fills.
 pub fn new_table() -> Table {
-    let columns = ["photos", "backend", "scale", "photos/s", "gigapixels/s", "CPU ms/photo"];
+    let columns = ["photos", "backend", "engines", "scale", "photos/s", "gigapixels/s", "CPU ms/photo"];
     Table::new("nvJPEG by itself, batches of photos in the host's memory", &columns)
 }
 
@@ -59,16 +61,18 @@ fn parse(printed: &str) -> anyhow::Result<Vec<Measured>> {
 impl Measured {
     fn report(&self, size: &str, table: &mut Table, notes: &mut Vec<String>) {
         let name = format!("{}, 1/{}, batches of {}", self.backend, self.scale, self.batch);
+        let engines = self.engines.as_deref().unwrap_or("unknown");
         let (Some(rate), Some(pixels), Some(cpu)) =
             (self.photos_per_s, self.gigapixels_per_s, self.cpu_ms_per_photo)
         else {
             let error = self.error.as_deref().unwrap_or("no figures");
-            notes.push(format!("nvJPEG, {size}, {name}: {error}."));
+            notes.push(format!("nvJPEG, {size}, {name}, engines {engines}: {error}."));
             return;
         };
         table.add_row([
             size.to_owned(),
             self.backend.clone(),
+            engines.to_owned(),
             format!("1/{}", self.scale),
             format!("{rate:.0}"),
             format!("{pixels:.2}"),
@@ -83,13 +87,13 @@ mod tests {
 
     #[test]
     fn a_backend_that_cannot_do_it_is_noted_beside_the_others() {
-        let printed = "[{\"backend\": \"hardware\", \"scale\": 1, \"batch\": 16, \"photos_per_s\": 310.5, \
+        let printed = "[{\"backend\": \"hardware\", \"scale\": 1, \"batch\": 16, \"engines\": \"7 x 1\", \"photos_per_s\": 310.5, \
              \"gigapixels_per_s\": 7.45, \"cpu_ms_per_photo\": 0.8}, \
              {\"backend\": \"gpu\", \"scale\": 2, \"batch\": 16, \"error\": \"scale: status 2\"}]\n";
         let (mut table, mut notes) = (new_table(), Vec::new());
         parse(printed).unwrap().iter().for_each(|row| row.report("24 MP", &mut table, &mut notes));
-        assert_eq!(table.rows, [["24 MP", "hardware", "1/1", "310", "7.45", "0.80"]]);
-        assert_eq!(notes, ["nvJPEG, 24 MP, gpu, 1/2, batches of 16: scale: status 2."]);
+        assert_eq!(table.rows, [["24 MP", "hardware", "7 x 1", "1/1", "310", "7.45", "0.80"]]);
+        assert_eq!(notes, ["nvJPEG, 24 MP, gpu, 1/2, batches of 16, engines unknown: scale: status 2."]);
         assert_eq!(parse("Traceback\n").unwrap_err().to_string(), "it printed no figures");
     }
 }

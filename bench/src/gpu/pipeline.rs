@@ -20,6 +20,9 @@ use crate::service::{Service, Setup};
 /// Stages whose load is reported: those that compute.
 const STAGES: [&str; 6] = ["fetch", "decode", "resize", "detect", "embed", "read"];
 
+/// Photos before a measurement. A device prepares its networks for batches of few sizes, for seconds each.
+const WARM_UP_PHOTOS: usize = 128;
+
 /// Metrics of a stage.
 const BUSY: &str = "photofinish_stage_busy_seconds_total";
 const BATCH_SUM: &str = "photofinish_stage_batch_size_sum";
@@ -116,8 +119,8 @@ pub fn measure(
 ) -> anyhow::Result<Speed> {
     let service = start(paths, device)?;
     let client = service.client();
-    // The first photos prepare networks for their shapes.
-    UploadedAlbum::ingest(client, None, folder, &files[..files.len().min(4)])?;
+    // The first photos prepare networks for their shapes, with batches of each size.
+    UploadedAlbum::ingest(client, None, folder, &files[..files.len().min(WARM_UP_PHOTOS)])?;
     let album = UploadedAlbum::upload(client, None, folder, files)?;
     let start = Instant::now();
     let work = || {

@@ -30,7 +30,7 @@ pub struct OutputOptions {
 }
 
 /// The results of one measurement.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Report {
     /// Name of its section in the results page.
     pub section: String,

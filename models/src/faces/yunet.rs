@@ -20,6 +20,10 @@ const STRIDES: [u32; 3] = [8, 16, 32];
 const SIZE_MULTIPLE: u32 = 32;
 const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
 
+/// Shorter side over longer of the canvases where frames are in batches; a device prepares the network for each size, which
+/// takes seconds. Cameras make the first two.
+const COMMON_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
+
 /// Least score of a trace. Small faces that are missed at one scale and found at twice the scale mostly have more at the
 /// first one.
 const TRACE_SCORE: f32 = 0.2;
@@ -73,6 +77,15 @@ impl Yunet {
         Self { kernels, bucket, ..self }
     }
 
+    /// Where a frame goes: in batches on one of few canvases.
+    fn plan(&self, frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
+        let placement = plan_letterbox(frame, long_side);
+        match self.bucket.has_several() {
+            true => LetterboxPlacement { canvas: common_canvas(placement.size, long_side), ..placement },
+            false => placement,
+        }
+    }
+
     /// Runs one call on the frames with the indices `group`, which share a canvas size.
     fn detect_group(
         &mut self,
@@ -118,7 +131,7 @@ impl FaceDetector for Yunet {
 
     fn look(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Look>, ModelError> {
         let placements: Vec<LetterboxPlacement> =
-            frames.iter().map(|frame| plan_letterbox(*frame, long_side)).collect();
+            frames.iter().map(|frame| self.plan(*frame, long_side)).collect();
         let mut found = vec![Look::default(); frames.len()];
         let mut remaining: Vec<usize> = (0..frames.len()).collect();
         while let Some(&first) = remaining.first() {
@@ -141,6 +154,7 @@ impl FaceDetector for Yunet {
     }
 }
 
+/// Where a frame goes, on the smallest canvas that the network takes.
 fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     let size = frame.size().fit_within(long_side);
     let canvas = Size {
@@ -150,6 +164,20 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     let scale =
         Point { x: frame.width() as f32 / size.width as f32, y: frame.height() as f32 / size.height as f32 };
     LetterboxPlacement { size, canvas, scale }
+}
+
+/// One of few canvases that a frame within `long_side` fits on.
+fn common_canvas(size: Size, long_side: u32) -> Size {
+    let long = round_up_to_multiple(long_side, SIZE_MULTIPLE);
+    let shown = size.width.min(size.height);
+    let sides = COMMON_ASPECTS.map(|aspect| (long_side as f32 * aspect).round() as u32);
+    let short = sides.into_iter().find(|&side| shown <= side).unwrap_or(long_side);
+    let short = round_up_to_multiple(short, SIZE_MULTIPLE);
+    if size.width < size.height {
+        Size { width: short, height: long }
+    } else {
+        Size { width: long, height: short }
+    }
 }
 
 /// Reads the outputs of a stride for the first `frames` items.
@@ -197,4 +225,24 @@ fn decode_faces(
         Look { faces, traces }
     };
     Ok(found.into_iter().map(look).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_a_batch_are_on_few_canvases_that_show_all_of_them() {
+        let canvas = |width, height| {
+            let Size { width, height } = common_canvas(Size { width, height }, 640);
+            (width, height)
+        };
+        assert_eq!([canvas(640, 427), canvas(427, 640)], [(640, 448), (448, 640)], "as each by itself");
+        assert_eq!([canvas(640, 480), canvas(640, 360), canvas(640, 430)], [(640, 480), (640, 448), (640, 480)]);
+        assert_eq!([canvas(640, 640), canvas(600, 640), canvas(30, 20)], [(640, 640), (640, 640), (640, 448)]);
+        for (width, height) in (1..=640).flat_map(|side| [(640, side), (side, 640), (side, side)]) {
+            let (canvas_width, canvas_height) = canvas(width, height);
+            assert!(canvas_width >= width && canvas_height >= height, "{width} x {height}");
+        }
+    }
 }
