@@ -63,6 +63,12 @@ impl Bucket {
         }
     }
 
+    /// The bucket for larger items: of the next smaller input.
+    #[must_use]
+    pub fn smaller(self) -> Self {
+        Self::new((self.most / GROWTH).max(1))
+    }
+
     /// Whether a call may have several items, now or once there is memory.
     pub fn has_several(&self) -> bool {
         self.most > 1

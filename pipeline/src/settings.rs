@@ -88,9 +88,9 @@ pub struct PipelineDependencies {
 }
 
 /// The most threads for each stage whose networks are on a device: one prepares a batch while the device computes another.
-/// The reader prepares most, torsos and strips.
+/// The detector prepares frames, the reader torsos and strips, which take longer than the device.
 const DEVICE_THREADS: usize = 2;
-const DEVICE_READ_THREADS: usize = 4;
+const DEVICE_PREPARING_THREADS: usize = 4;
 
 /// The numbers of threads per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,9 +142,9 @@ impl ThreadCounts {
         let half = cores.max(1).div_ceil(2);
         Self {
             fetch: cores.max(2),
-            detect: half.min(DEVICE_THREADS),
+            detect: half.min(DEVICE_PREPARING_THREADS),
             embed: half.min(DEVICE_THREADS),
-            read: half.min(DEVICE_READ_THREADS),
+            read: half.min(DEVICE_PREPARING_THREADS),
             ..processor
         }
     }

@@ -16,6 +16,9 @@ use crate::{CudaError, libraries};
 /// The longest time that launches may take. A device that needs longer does not answer any more.
 const MAX_RUN_TIME: Duration = Duration::from_mins(1);
 
+/// The first version of CUDA, times 1000 with ten times the minor one, whose drivers let a context be told how threads wait.
+const FIRST_WITH_FLAGS: i32 = 12_010;
+
 /// How long a thread looks for the end of launches without a pause, and its pause then.
 const SPIN_TIME: Duration = Duration::from_micros(200);
 const WAIT_PAUSE: Duration = Duration::from_micros(100);
@@ -57,6 +60,14 @@ pub struct Grid {
     pub threads: [u32; 3],
 }
 
+/// Returns the version of CUDA that the driver supports, as [`FIRST_WITH_FLAGS`].
+fn driver_version() -> Result<i32, CudaError> {
+    let mut version = 0;
+    // SAFETY: the driver is there, as devices were counted, and writes one number.
+    unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) }.result().map_err(unavailable)?;
+    Ok(version)
+}
+
 impl CudaDevice {
     /// Counts the devices that the driver shows to this process.
     ///
@@ -79,6 +90,10 @@ impl CudaDevice {
             return Err(CudaError::Unavailable(format!("the driver has {count} devices, none is {ordinal}")));
         }
         let context = CudaContext::new(ordinal).map_err(unavailable)?;
+        if driver_version()? >= FIRST_WITH_FLAGS {
+            // Of the networks' threads too: they use the same context. Looking for the end all the time takes a core from others.
+            context.set_blocking_synchronize().map_err(unavailable)?;
+        }
         let (major, minor) = context.compute_capability().map_err(unavailable)?;
         let stream = context.new_stream().map_err(unavailable)?;
         let name = context.name().map_err(unavailable)?;

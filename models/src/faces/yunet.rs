@@ -24,6 +24,9 @@ const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
 /// takes seconds. Cameras make the first two.
 const COMMON_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
 
+/// A canvas with a longer side is a large one.
+const LARGE_SIDE: u32 = 640;
+
 /// Least score of a trace. Small faces that are missed at one scale and found at twice the scale mostly have more at the
 /// first one.
 const TRACE_SCORE: f32 = 0.2;
@@ -45,8 +48,10 @@ pub struct Yunet {
     letterbox: Letterbox,
     input: Tensor,
     kernels: KernelDevice,
-    /// Frames per call.
+    /// Frames per call, at the long side of a first look.
     bucket: Bucket,
+    /// Frames per call above it: each takes several times the memory of the device.
+    large_bucket: Bucket,
 }
 
 /// What messages call the network.
@@ -68,22 +73,21 @@ impl Yunet {
     pub fn new(network: Network, thresholds: YunetThresholds, identity: ModelIdentity) -> Self {
         let letterbox = Letterbox::new(&Device::Cpu);
         let (kernels, bucket) = (KernelDevice::cpu(), Bucket::new(1));
-        Self { network, thresholds, identity, letterbox, input: Tensor::default(), kernels, bucket }
+        let (input, large_bucket) = (Tensor::default(), bucket);
+        Self { network, thresholds, identity, letterbox, input, kernels, bucket, large_bucket }
     }
 
     /// With kernels on this device, and as many frames per call as the bucket says.
     #[must_use]
     pub fn on_device(self, kernels: KernelDevice, bucket: Bucket) -> Self {
-        Self { kernels, bucket, ..self }
+        Self { kernels, bucket, large_bucket: bucket.smaller(), ..self }
     }
 
     /// Where a frame goes: in batches on one of few canvases.
     fn plan(&self, frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
         let placement = plan_letterbox(frame, long_side);
-        match self.bucket.has_several() {
-            true => LetterboxPlacement { canvas: common_canvas(placement.size, long_side), ..placement },
-            false => placement,
-        }
+        let common = common_canvas(placement.size, long_side).filter(|_| self.bucket.has_several());
+        LetterboxPlacement { canvas: common.unwrap_or(placement.canvas), ..placement }
     }
 
     /// Runs one call on the frames with the indices `group`, which share a canvas size.
@@ -138,9 +142,10 @@ impl FaceDetector for Yunet {
             let canvas = placements[first].canvas;
             let (group, rest) = remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
             let group: Vec<usize> = group;
-            let mut bucket = self.bucket;
+            let is_large = canvas.width.max(canvas.height) > LARGE_SIDE;
+            let mut bucket = if is_large { self.large_bucket } else { self.bucket };
             let looks = bucket.run(&group, |part| self.detect_group(frames, &placements, part));
-            self.bucket = bucket;
+            *(if is_large { &mut self.large_bucket } else { &mut self.bucket }) = bucket;
             for (look, &index) in looks?.into_iter().zip(&group) {
                 found[index] = look;
             }
@@ -166,18 +171,20 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     LetterboxPlacement { size, canvas, scale }
 }
 
-/// One of few canvases that a frame within `long_side` fits on.
-fn common_canvas(size: Size, long_side: u32) -> Size {
+/// One of few canvases, for a frame that was shrunk to `long_side`. A smaller frame keeps its own: what is beyond a frame is seen
+/// by later layers, and moves the scores of faces at its sides by up to .06.
+fn common_canvas(size: Size, long_side: u32) -> Option<Size> {
+    if size.width.max(size.height) != long_side {
+        return None;
+    }
     let long = round_up_to_multiple(long_side, SIZE_MULTIPLE);
     let shown = size.width.min(size.height);
-    let sides = COMMON_ASPECTS.map(|aspect| (long_side as f32 * aspect).round() as u32);
-    let short = sides.into_iter().find(|&side| shown <= side).unwrap_or(long_side);
-    let short = round_up_to_multiple(short, SIZE_MULTIPLE);
-    if size.width < size.height {
-        Size { width: short, height: long }
-    } else {
-        Size { width: long, height: short }
-    }
+    let sides = COMMON_ASPECTS
+        .map(|aspect| round_up_to_multiple((long_side as f32 * aspect).round() as u32, SIZE_MULTIPLE));
+    let short = sides.into_iter().find(|&side| shown <= side).unwrap_or(long);
+    let is_upright = size.width < size.height;
+    let (width, height) = if is_upright { (short, long) } else { (long, short) };
+    Some(Size { width, height })
 }
 
 /// Reads the outputs of a stride for the first `frames` items.
@@ -234,15 +241,20 @@ mod tests {
     #[test]
     fn frames_of_a_batch_are_on_few_canvases_that_show_all_of_them() {
         let canvas = |width, height| {
-            let Size { width, height } = common_canvas(Size { width, height }, 640);
+            let Size { width, height } =
+                common_canvas(Size { width, height }, 640).expect("it is shrunk to 640");
             (width, height)
         };
         assert_eq!([canvas(640, 427), canvas(427, 640)], [(640, 448), (448, 640)], "as each by itself");
-        assert_eq!([canvas(640, 480), canvas(640, 360), canvas(640, 430)], [(640, 480), (640, 448), (640, 480)]);
-        assert_eq!([canvas(640, 640), canvas(600, 640), canvas(30, 20)], [(640, 640), (640, 640), (640, 448)]);
-        for (width, height) in (1..=640).flat_map(|side| [(640, side), (side, 640), (side, side)]) {
+        assert_eq!(
+            [canvas(640, 480), canvas(640, 360), canvas(640, 450)],
+            [(640, 480), (640, 448), (640, 480)]
+        );
+        assert_eq!([canvas(640, 640), canvas(600, 640)], [(640, 640), (640, 640)]);
+        for (width, height) in (1..=640).flat_map(|side| [(640, side), (side, 640)]) {
             let (canvas_width, canvas_height) = canvas(width, height);
             assert!(canvas_width >= width && canvas_height >= height, "{width} x {height}");
         }
+        assert_eq!(common_canvas(Size { width: 512, height: 342 }, 640), None, "it was not shrunk");
     }
 }
