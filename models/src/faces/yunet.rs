@@ -20,12 +20,16 @@ const STRIDES: [u32; 3] = [8, 16, 32];
 const SIZE_MULTIPLE: u32 = 32;
 const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
 
-/// Shorter side over longer of the canvases where frames are in batches; a device prepares the network for each size, which
-/// takes seconds. Cameras make the first two.
-const COMMON_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
+/// Sides of canvases where frames are in batches: a device prepares the network for each size, which takes seconds. 640 x 448 is
+/// what most cameras' photos have at a first look; 352, 576 and 800 are above what parts of a closer look have, one, two and
+/// three squares with their margins.
+const COMMON_SIDES: [u32; 7] = [352, 448, 576, 640, 800, 1056, 1280];
 
-/// A canvas with a longer side is a large one.
-const LARGE_SIDE: u32 = 640;
+/// Larger sides are multiples of this there.
+const COMMON_MULTIPLE: u32 = 256;
+
+/// A canvas of more pixels is a large one.
+const LARGE_AREA: usize = 640 * 640;
 
 /// Least score of a trace. Small faces that are missed at one scale and found at twice the scale mostly have more at the
 /// first one.
@@ -48,7 +52,7 @@ pub struct Yunet {
     letterbox: Letterbox,
     input: Tensor,
     kernels: KernelDevice,
-    /// Frames per call, at the long side of a first look.
+    /// Frames per call, of those of a first look.
     bucket: Bucket,
     /// Frames per call above it: each takes several times the memory of the device.
     large_bucket: Bucket,
@@ -86,8 +90,8 @@ impl Yunet {
     /// Where a frame goes: in batches on one of few canvases.
     fn plan(&self, frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
         let placement = plan_letterbox(frame, long_side);
-        let common = common_canvas(placement.size, long_side).filter(|_| self.bucket.has_several());
-        LetterboxPlacement { canvas: common.unwrap_or(placement.canvas), ..placement }
+        let canvas = if self.bucket.has_several() { common_canvas(placement.size) } else { placement.canvas };
+        LetterboxPlacement { canvas, ..placement }
     }
 
     /// Runs one call on the frames with the indices `group`, which share a canvas size.
@@ -142,7 +146,7 @@ impl FaceDetector for Yunet {
             let canvas = placements[first].canvas;
             let (group, rest) = remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
             let group: Vec<usize> = group;
-            let is_large = canvas.width.max(canvas.height) > LARGE_SIDE;
+            let is_large = canvas.area() > LARGE_AREA;
             let mut bucket = if is_large { self.large_bucket } else { self.bucket };
             let looks = bucket.run(&group, |part| self.detect_group(frames, &placements, part));
             *(if is_large { &mut self.large_bucket } else { &mut self.bucket }) = bucket;
@@ -171,20 +175,14 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     LetterboxPlacement { size, canvas, scale }
 }
 
-/// One of few canvases, for a frame that was shrunk to `long_side`. A smaller frame keeps its own: what is beyond a frame is seen
-/// by later layers, and moves the scores of faces at its sides by up to .06.
-fn common_canvas(size: Size, long_side: u32) -> Option<Size> {
-    if size.width.max(size.height) != long_side {
-        return None;
-    }
-    let long = round_up_to_multiple(long_side, SIZE_MULTIPLE);
-    let shown = size.width.min(size.height);
-    let sides = COMMON_ASPECTS
-        .map(|aspect| round_up_to_multiple((long_side as f32 * aspect).round() as u32, SIZE_MULTIPLE));
-    let short = sides.into_iter().find(|&side| shown <= side).unwrap_or(long);
-    let is_upright = size.width < size.height;
-    let (width, height) = if is_upright { (short, long) } else { (long, short) };
-    Some(Size { width, height })
+/// One of few canvases. What is beyond a frame is seen by later layers: a canvas that is much larger than the frame moves the
+/// scores of faces at its sides, by up to .06.
+fn common_canvas(size: Size) -> Size {
+    let side = |shown: u32| {
+        let common = COMMON_SIDES.into_iter().find(|&side| shown <= side);
+        common.unwrap_or_else(|| round_up_to_multiple(shown, COMMON_MULTIPLE))
+    };
+    Size { width: side(size.width), height: side(size.height) }
 }
 
 /// Reads the outputs of a stride for the first `frames` items.
@@ -241,20 +239,21 @@ mod tests {
     #[test]
     fn frames_of_a_batch_are_on_few_canvases_that_show_all_of_them() {
         let canvas = |width, height| {
-            let Size { width, height } =
-                common_canvas(Size { width, height }, 640).expect("it is shrunk to 640");
+            let Size { width, height } = common_canvas(Size { width, height });
             (width, height)
         };
         assert_eq!([canvas(640, 427), canvas(427, 640)], [(640, 448), (448, 640)], "as each by itself");
         assert_eq!(
-            [canvas(640, 480), canvas(640, 360), canvas(640, 450)],
-            [(640, 480), (640, 448), (640, 480)]
+            [canvas(640, 480), canvas(640, 640), canvas(1, 360)],
+            [(640, 576), (640, 640), (352, 448)]
         );
-        assert_eq!([canvas(640, 640), canvas(600, 640)], [(640, 640), (640, 640)]);
-        for (width, height) in (1..=640).flat_map(|side| [(640, side), (side, 640)]) {
-            let (canvas_width, canvas_height) = canvas(width, height);
-            assert!(canvas_width >= width && canvas_height >= height, "{width} x {height}");
+        assert_eq!([canvas(1280, 853), canvas(2048, 1365)], [(1280, 1056), (2048, 1536)]);
+        // One, two and three squares of 227 pixels at the edge of a frame and within it.
+        let parts = [275, 323, 502, 550, 729, 777].map(|side| canvas(side, side).0);
+        assert_eq!(parts, [352, 352, 576, 576, 800, 800]);
+        for side in 1..3000 {
+            let shown = canvas(side, side).0;
+            assert!(shown >= side && shown.is_multiple_of(SIZE_MULTIPLE), "{side}: {shown}");
         }
-        assert_eq!(common_canvas(Size { width: 512, height: 342 }, 640), None, "it was not shrunk");
     }
 }

@@ -11,7 +11,7 @@ type Shape = [usize; 4];
 
 /// Most shapes that have a session. Beyond it the session whose last call is longest ago is freed: photos of a rare format
 /// would keep theirs for good.
-const MOST_SHAPES: usize = 32;
+const MOST_SHAPES: usize = 64;
 
 /// Sessions by the shape of their input.
 pub(super) struct Shapes<S> {
