@@ -54,7 +54,9 @@ pub fn run_checks(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<
         run_visibly(clippy.args(features).args(["--", "--deny", "warnings"]))?;
     }
     print_heading("Documentation");
-    let mut documentation = cargo(layout.root(), &["doc", "--workspace", "--no-deps"]);
+    // With examples, dependencies have the features that they have for tests and lints, and are not checked again.
+    let targets = ["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"];
+    let mut documentation = cargo(layout.root(), &targets);
     run_visibly(documentation.args(TEST_FEATURES).env("RUSTDOCFLAGS", "--deny warnings"))?;
     run_tests(layout, &paths, arguments.seed)
 }
