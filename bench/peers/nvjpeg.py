@@ -1,10 +1,11 @@
 """How fast nvJPEG decodes photos on this machine's GPU, for `photofinish-bench gpu-check`: what decoding on the device would give.
 
-Each backend decodes the same photos in batches into memory of the device, as interleaved RGB, at full size; the engine at half too. The bitstreams are in the host's memory, as they are after a download, so their copies count.
+Each backend decodes the same photos in batches into memory of the device, as interleaved RGB, at full size; the engine at half
+too. The bitstreams are in the host's memory, as they are after a download, so their copies count.
 
 The last line of standard output is a JSON array with an object for each measurement: `backend`, `scale` (one divided by it),
-`batch`, `engines` (those for JPEG, times their cores), `photos_per_s`, `gigapixels_per_s` (of the photos before scaling) and `cpu_ms_per_photo` of all threads; or `error` in the
-place of the figures. Linux only. Needs nvJPEG and CUDA's runtime library: PyPI's nvidia-nvjpeg and nvidia-cuda-runtime.
+`batch`, `engines` (those for JPEG, times their cores), `photos_per_s`, `gigapixels_per_s` (of the photos before scaling) and
+`cpu_ms_per_photo` of all threads; or `error` in the place of the figures. Linux only. Needs nvJPEG and CUDA's runtime library: PyPI's nvidia-nvjpeg and nvidia-cuda-runtime.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pathlib
 import resource
 import sys
 import time
-from ctypes import POINTER, byref, c_int, c_size_t, c_ubyte, c_uint, c_void_p
+from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass
 
 CUDART, NVJPEG = "libcudart.so.13", "libnvjpeg.so.13"

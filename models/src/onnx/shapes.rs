@@ -2,7 +2,7 @@
 //!
 //! ONNX Runtime plans each convolution on CUDA for the shape of its input and keeps the last plan alone (`Conv::UpdateState`
 //! of its CUDA provider compares the shape with that of the call before): a session whose calls alternate between two shapes
-//! plans all its layers anew in each call. A session for each shape plans once.
+//! builds the execution plans of all its layers again in each call. A session for each shape builds them once.
 
 use crate::traits::ModelError;
 
