@@ -200,7 +200,8 @@ impl Network {
         if recipe.lacks_memory.take() {
             sessions.free_others();
         }
-        let borrowed = sessions.borrow(input.shape(), || recipe.create_session())?;
+        let borrowed = sessions.borrow(input.shape(), || recipe.create_session());
+        let borrowed = borrowed.inspect_err(|error| recipe.note_failure(error))?;
         let session = borrowed.session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
         let _turn = recipe.turns.wait();
         let _call = recipe.kernels.begin_call();
