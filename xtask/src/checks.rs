@@ -7,9 +7,10 @@ use clap::builder::FalseyValueParser;
 
 use crate::advisories;
 use crate::layout::Layout;
-use crate::process::{cargo, run_visibly};
+use crate::process::{capture_messages, cargo, run_visibly};
 use crate::report::print_heading;
 use crate::setup::{self, SetupArguments, SetupPaths};
+use crate::test_programs::{self, TestProgram};
 
 /// The variable of proptest that selects the random cases.
 const SEED: &str = "PROPTEST_RNG_SEED";
@@ -19,6 +20,8 @@ const TEST_FEATURES: &[&str] = &["--features", "photofinish/fakes,photofinish/he
 
 /// The data folder of the measurements that the checks print.
 const TUNED_DATA: &str = "tuned";
+/// The folder of what test programs print.
+const TEST_OUTPUT: &str = "test-output";
 
 /// The benchmark of pages.
 const BROWSER_BENCHMARK: &str = "browser";
@@ -75,14 +78,20 @@ fn run_tests(layout: &Layout, paths: &SetupPaths, seed: u64) -> anyhow::Result<(
     // The integration tests run the binary of the root package, which `cargo test` does not build for tests of other
     // packages. Built together with the tests, so that dependencies have the same features and are built once.
     print_heading("Building the service and its tests (the first time takes minutes)");
-    let mut build = cargo(layout.root(), &["build", "--workspace", "--bins", "--tests"]);
-    run_visibly(build.args(TEST_FEATURES))?;
+    let targets =
+        ["build", "--workspace", "--bins", "--tests", "--message-format", "json-render-diagnostics"];
+    let messages = capture_messages(cargo(layout.root(), &targets).args(TEST_FEATURES))?;
     print_backend_choice(layout, paths)?;
     print_heading("Tests");
-    let mut tests = cargo(layout.root(), &["test", "--workspace", "--no-fail-fast"]);
-    tests.args(TEST_FEATURES);
-    set_test_variables(layout, paths, &mut tests);
-    run_visibly(tests.env(SEED, seed.to_string()))
+    let mut programs = test_programs::from_messages(layout.root(), &messages)?;
+    let mut examples = cargo(layout.root(), &["test", "--doc", "--workspace"]);
+    examples.args(TEST_FEATURES);
+    programs.push(TestProgram::new("examples in the documentation", examples));
+    for program in &mut programs {
+        set_test_variables(layout, paths, program.command());
+        program.command().env(SEED, seed.to_string());
+    }
+    test_programs::run(programs, &layout.state_path(TEST_OUTPUT))
 }
 
 /// Prints what computes each network on this CPU. What is fast is a fact about a machine, so a result that another one does

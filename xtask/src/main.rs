@@ -13,6 +13,7 @@ mod process;
 mod report;
 mod sanitizers;
 mod setup;
+mod test_programs;
 
 use clap::{Args, Parser};
 use layout::Layout;

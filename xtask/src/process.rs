@@ -56,6 +56,15 @@ pub fn run_visibly(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs a program with what it says to people shown, and returns its standard output, which is for programs.
+pub fn capture_messages(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| start_error(command))?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", command_line(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` prints no text", program_name(command)))
+}
+
 /// `cargo` in the workspace, as from a shell. The variables that the outer `cargo run` sets for this package would change
 /// the environment of build scripts that read them, `ring`'s for one, and rebuild everything above.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {

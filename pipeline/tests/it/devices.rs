@@ -187,12 +187,22 @@ fn upload(fixture: &PipelineFixture, bibs: &[String]) -> (AlbumId, Vec<PhotoId>)
 
 /// Processes photos with these bibs, each with a face, on a device with this fault.
 fn process_bibs(user: User, fault: Fault, bibs: &[String], patience: Duration) -> Processed {
+    // Photos at whose processing the device is lost wait for the end of their leases.
+    let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
+    process_bibs_with(settings, user, fault, bibs, patience)
+}
+
+fn process_bibs_with(
+    settings: PipelineSettings,
+    user: User,
+    fault: Fault,
+    bibs: &[String],
+    patience: Duration,
+) -> Processed {
     let fixture = PipelineFixture::new();
     let (album, photos) = upload(&fixture, bibs);
     let (models, log) = start_models(user, fault, patience);
     let blobs = Arc::clone(&fixture.store.blobs);
-    // Photos at whose processing the device is lost wait for the end of their leases.
-    let settings = PipelineSettings { lease_ttl: Duration::from_secs(3), ..test_settings() };
     let pipeline = fixture.start_pipeline_with_settings(settings, models, blobs);
     let counts = fixture.wait_until_processed(album);
     assert!(pipeline.stop().drained);
@@ -202,9 +212,14 @@ fn process_bibs(user: User, fault: Fault, bibs: &[String], patience: Duration) -
 /// Processes an album on a device with this fault; every photo must be ready, with its face and its bib.
 fn process(user: User, fault: Fault, patience: Duration) -> Arc<Log> {
     let bibs = number_photos();
-    let Processed { fixture, album, photos, counts, log } = process_bibs(user, fault, &bibs, patience);
-    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{user:?} {fault:?}");
-    for (photo, bib) in photos.iter().zip(&bibs) {
+    check_all(process_bibs(user, fault, &bibs, patience), &bibs)
+}
+
+/// Checks that every photo is ready, with its face and its bib, and none is queued.
+fn check_all(processed: Processed, bibs: &[String]) -> Arc<Log> {
+    let Processed { fixture, album, photos, counts, log } = processed;
+    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{:?}", log.fault);
+    for (photo, bib) in photos.iter().zip(bibs) {
         check_photo(&fixture, album, *photo, bib);
     }
     let request = LeaseRequest { limit: 1, ttl: Duration::from_secs(1), kind: LeaseKind::Fresh };
@@ -242,9 +257,17 @@ fn a_call_of_a_device_that_fails_costs_no_photo() {
 
 #[test]
 fn a_device_without_memory_for_a_batch_gets_smaller_ones() {
-    for user in USERS {
-        let log = process_in_batches(user, Fault::Memory(1), |log| count(&log.most_refused) > 1);
-        assert_eq!(count(&log.most_done), 1, "{user:?}: calls are as large as there is memory for");
+    // One thread for each stage and pixels of all photos, so that more than eight wait and go into a call of 16.
+    let settings = PipelineSettings { read_threads: 1, pixel_budget_bytes: 512 << 20, ..test_settings() };
+    let bibs = number_photos();
+    for (user, memory, largest) in USERS.into_iter().flat_map(|user| [(user, 8, 4), (user, 1, 1)]) {
+        let process = |patience| {
+            let fault = Fault::Memory(memory);
+            check_all(process_bibs_with(settings.clone(), user, fault, &bibs, patience), &bibs)
+        };
+        let mut logs = PATIENCE.into_iter().map(process);
+        let log = logs.find(|log| count(&log.most_refused) > 8).expect("batches of more than eight form");
+        assert_eq!(count(&log.most_done), largest, "{user:?}: calls are as large as there is memory for");
         assert_eq!(count(&log.opened), 1, "the generation goes on");
     }
 }

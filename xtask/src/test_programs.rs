@@ -1,0 +1,215 @@
+//! Runs the test programs of the workspace two at a time. `cargo test` runs one after the other, and they wait for services,
+//! servers and clocks for more than half of their time. Not a process for each test, as cargo-nextest has: many tests of a
+//! program share its servers and networks, which take longer to start than the tests.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::vec;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::digest;
+
+/// How many run at once. What they assert about time has room for one beside them.
+const AT_ONCE: usize = 2;
+
+/// Targets whose programs take minutes: started first, so that none of them runs alone at the end.
+const LONGEST: [&str; 4] = ["integration", "faults", "it", "postgres"];
+
+/// A program whose end with 0 is a success.
+pub struct TestProgram {
+    name: String,
+    command: Command,
+}
+
+/// One that has ended.
+struct Outcome {
+    name: String,
+    output: PathBuf,
+    duration: Duration,
+    status: io::Result<ExitStatus>,
+}
+
+impl TestProgram {
+    /// A program with the name under which its output is shown.
+    pub fn new(name: impl Into<String>, command: Command) -> Self {
+        Self { name: name.into(), command }
+    }
+
+    /// The program, to give it variables.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+}
+
+/// The test programs that cargo has built, the longest first, by its messages in JSON, one a line. Each runs in the folder
+/// of its package, as `cargo test` does.
+///
+/// # Errors
+/// When a line is no message of cargo.
+pub fn from_messages(root: &Path, messages: &str) -> anyhow::Result<Vec<TestProgram>> {
+    let mut found = Vec::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).with_context(|| format!("cargo printed {line}"))?;
+        let target = message["target"]["name"].as_str().unwrap_or_default();
+        let rank = LONGEST.iter().position(|long| *long == target).unwrap_or(LONGEST.len());
+        if let Some(program) = from_message(root, &message) {
+            found.push((rank, program));
+        }
+    }
+    found.sort_by_key(|(rank, _)| *rank);
+    Ok(found.into_iter().map(|(_, program)| program).collect())
+}
+
+/// The program of a message, where it is about a test program.
+fn from_message(root: &Path, message: &Value) -> Option<TestProgram> {
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let package = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let mut command = Command::new(message["executable"].as_str()?);
+    command.current_dir(package).env("CARGO_MANIFEST_DIR", package);
+    let target = &message["target"];
+    let unit = if target["kind"][0] == "test" { "" } else { "unit tests of " };
+    let folder = package.strip_prefix(root).unwrap_or(package);
+    let name = format!("{}: {unit}{}", folder.display(), target["name"].as_str()?);
+    Some(TestProgram::new(name.trim_start_matches(": "), command))
+}
+
+/// Runs all of them, also when some fail. The output of each is printed whole when it has ended; until then it is in a file
+/// in `folder`.
+///
+/// # Errors
+/// When one cannot be started or fails; the error names each.
+pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
+    digest::recreate_folder(folder)?;
+    let total = programs.len();
+    let waiting = Mutex::new(programs.into_iter());
+    // Held while an output is printed, so that no two mix.
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(program) = take(&waiting) {
+                    let outcome = program.run(folder);
+                    let mut failed = lock(&failed);
+                    if !outcome.print() {
+                        failed.push(outcome.name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !failed.is_empty() {
+        bail!("{} of {total} test programs failed:\n  {}", failed.len(), failed.join("\n  "));
+    }
+    println!("\nAll {total} test programs succeeded.");
+    Ok(())
+}
+
+/// The next program. The lock is not held while it runs.
+fn take(waiting: &Mutex<vec::IntoIter<TestProgram>>) -> Option<TestProgram> {
+    lock(waiting).next()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TestProgram {
+    fn run(mut self, folder: &Path) -> Outcome {
+        let start = Instant::now();
+        let path = folder.join(format!("{}.txt", self.name.replace(['/', ' '], "-")));
+        let status = self.run_into(&path);
+        Outcome { name: self.name, output: path, duration: start.elapsed(), status }
+    }
+
+    /// Runs with both outputs in one file, in the order of their writes.
+    fn run_into(&mut self, path: &Path) -> io::Result<ExitStatus> {
+        let output = File::create(path)?;
+        self.command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).status()
+    }
+}
+
+impl Outcome {
+    /// Prints the output and how it ended; returns whether all tests succeeded.
+    fn print(&self) -> bool {
+        let output = fs::read(&self.output).unwrap_or_default();
+        let ended = match &self.status {
+            Ok(status) if status.success() => "succeeded".to_owned(),
+            Ok(status) => format!("FAILED: {status}"),
+            Err(error) => format!("FAILED: cannot run it: {error}"),
+        };
+        println!("\n-- {}\n{}", self.name, String::from_utf8_lossy(&output).trim());
+        println!("-- {} {ended} in {:.1} s", self.name, self.duration.as_secs_f64());
+        self.status.as_ref().is_ok_and(ExitStatus::success)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> TestProgram {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        TestProgram::new(name, command)
+    }
+
+    #[test]
+    fn every_program_runs_and_those_that_fail_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = folder.path().join("done");
+        let programs = vec![
+            shell("a", "echo first >&2; exit 1"),
+            TestProgram::new("b", Command::new("no-such-program-anywhere")),
+            shell("c", &format!("touch {}", done.display())),
+        ];
+        let outputs = folder.path().join("outputs");
+        let error = run(programs, &outputs).unwrap_err().to_string();
+        assert!(error.starts_with("2 of 3 test programs failed:"), "{error}");
+        let mut named: Vec<_> = error.lines().skip(1).map(str::trim).collect();
+        named.sort_unstable();
+        assert_eq!(named, ["a", "b"]);
+        assert!(done.exists());
+        assert_eq!(fs::read_to_string(outputs.join("a.txt")).unwrap(), "first\n");
+    }
+
+    #[test]
+    fn two_programs_run_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        // Each waits for the other one's file.
+        let meet = |mine: &str, other: &str| {
+            let script = format!(
+                "touch {mine}; for i in $(seq 200); do test -e {other} && exit 0; sleep .05; done; exit 1"
+            );
+            let mut program = shell(mine, &script);
+            program.command.current_dir(folder.path());
+            program
+        };
+        run(vec![meet("a", "b"), meet("b", "a")], &folder.path().join("outputs")).unwrap();
+    }
+
+    #[test]
+    fn test_programs_are_found_in_what_cargo_prints_the_longest_first() {
+        let messages = r#"{"reason":"build-script-executed","package_id":"x"}
+{"reason":"compiler-artifact","manifest_path":"/w/api/Cargo.toml","target":{"kind":["lib"],"name":"api"},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/w/Cargo.toml","target":{"kind":["bin"],"name":"photofinish"},"profile":{"test":false},"executable":"/w/target/debug/photofinish"}
+{"reason":"compiler-artifact","manifest_path":"/w/api/Cargo.toml","target":{"kind":["lib"],"name":"api"},"profile":{"test":true},"executable":"/w/target/debug/deps/api-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/tests/soak/Cargo.toml","target":{"kind":["test"],"name":"faults"},"profile":{"test":true},"executable":"/w/target/debug/deps/faults-1"}
+{"reason":"build-finished","success":true}"#;
+        let programs = from_messages(Path::new("/w"), messages).unwrap();
+        let names: Vec<_> = programs.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["tests/soak: faults", "api: unit tests of api"]);
+        let folder = programs[0].command.get_current_dir();
+        assert_eq!(folder, Some(Path::new("/w/tests/soak")));
+        assert!(from_messages(Path::new("/w"), "error: no").is_err());
+    }
+}
