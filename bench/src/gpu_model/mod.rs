@@ -1,6 +1,6 @@
 //! How fast the pipeline would be with a GPU: its real feed, threads, channels, tickets and database, with networks and
-//! decoding that take the time that a device would take by [`assumptions`]. Nothing here was measured on a GPU: the
-//! figures are derived. [`memory`] runs the same pipeline on a device that takes no time and has faults.
+//! decoding that take the time that a device would take by [`assumptions`], of which some were measured on one GPU. The
+//! figures are derived. [`memory`] runs the same pipeline on a device that computes nothing and has faults.
 
 mod assumptions;
 mod counted_queue;
@@ -47,7 +47,7 @@ const DESIGNS: [Design; 4] = [
         decodes_on_device: false,
     },
     Design {
-        name: "not built: copies overlap calls",
+        name: "not built: copies of pinned memory overlap calls",
         batch_sizes: ON_CUDA,
         overlaps: true,
         decodes_on_device: false,

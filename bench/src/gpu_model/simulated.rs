@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_kernels::geometry::{Point, Rect};
 use photofinish_kernels::image::frame::Frame;
-use photofinish_models::bucket::padded;
+use photofinish_models::bucket::{Bucket, padded};
 use photofinish_models::traits::{
     BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
     ModelFactory, ModelIdentity, ReadRequest,
@@ -128,17 +128,17 @@ pub fn most_photos_per_second(device: &DeviceModel, photo: &PhotoModel, design: 
 }
 
 impl Machine {
-    /// Uses the device for as many items, at most `most` in a call, and waits for the end of each call. Calls are padded
-    /// as those of the service.
-    fn call(&self, network: Network, items: usize, most: usize) {
-        let mut rest = items;
-        while rest > 0 {
-            let count = rest.min(most);
-            self.calls[network as usize].add(count);
-            let time = self.model.call_time(network.model(), padded(count), self.design.overlaps);
+    /// Uses the device for as many items, at most `most` in a call, and waits for the end of each call. Calls have the sizes
+    /// of the service's.
+    fn call(&self, network: Network, items: usize, most: usize) -> std::result::Result<(), ModelError> {
+        let items = vec![(); items];
+        Bucket::new(most).run(&items, |part| {
+            self.calls[network as usize].add(part.len());
+            let time = self.model.call_time(network.model(), padded(part.len()), self.design.overlaps);
             sleep_until(self.device.reserve(time.mul_f64(self.slow_motion)));
-            rest -= count;
-        }
+            Ok(part.to_vec())
+        })?;
+        Ok(())
     }
 
     fn batch_sizes(&self) -> BatchSizes {
@@ -272,7 +272,7 @@ impl FaceDetector for Simulated {
         frames: &[Frame<'_>],
         _long_side: u32,
     ) -> std::result::Result<Vec<Vec<FaceBox>>, ModelError> {
-        self.machine.call(Network::Detector, frames.len(), self.machine.batch_sizes().detect);
+        self.machine.call(Network::Detector, frames.len(), self.machine.batch_sizes().detect)?;
         Ok(vec![(0..FACES).map(face).collect(); frames.len()])
     }
 
@@ -283,7 +283,7 @@ impl FaceDetector for Simulated {
 
 impl FaceEmbedder for Simulated {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> std::result::Result<Vec<EmbeddedFace>, ModelError> {
-        self.machine.call(Network::Embedder, faces.len(), self.machine.batch_sizes().embed);
+        self.machine.call(Network::Embedder, faces.len(), self.machine.batch_sizes().embed)?;
         Ok(vec![EmbeddedFace { vector: vector(), sharpness: SHARPNESS }; faces.len()])
     }
 
@@ -295,9 +295,9 @@ impl FaceEmbedder for Simulated {
 impl BibReader for Simulated {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> std::result::Result<Vec<Vec<BibText>>, ModelError> {
         let most = self.machine.batch_sizes().embed;
-        self.machine.call(Network::TextDetector, FACES * photos.len(), most);
+        self.machine.call(Network::TextDetector, FACES * photos.len(), most)?;
         for strips in ROUNDS_OF_STRIPS {
-            self.machine.call(Network::Recogniser, strips * photos.len(), most);
+            self.machine.call(Network::Recogniser, strips * photos.len(), most)?;
         }
         Ok(vec![Vec::new(); photos.len()])
     }
