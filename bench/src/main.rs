@@ -27,6 +27,11 @@ mod store;
 use clap::{Parser, Subcommand};
 use photofinish_bench::{paths, process, prometheus, report};
 
+/// That of the service, so that what runs its parts in this process has the service's memory: the system's keeps what
+/// threads have freed.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "photofinish-bench", about = "Measures Photofinish against named baselines.")]
 struct Arguments {
