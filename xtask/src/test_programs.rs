@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::vec;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use crate::digest;
@@ -52,7 +52,7 @@ impl TestProgram {
 /// of its package, as `cargo test` does.
 ///
 /// # Errors
-/// When a line is no message of cargo.
+/// When a line is no message of cargo, or none is about a test program: a run without tests is no success.
 pub fn from_messages(root: &Path, messages: &str) -> anyhow::Result<Vec<TestProgram>> {
     let mut found = Vec::new();
     for line in messages.lines() {
@@ -63,6 +63,7 @@ pub fn from_messages(root: &Path, messages: &str) -> anyhow::Result<Vec<TestProg
             found.push((rank, program));
         }
     }
+    ensure!(!found.is_empty(), "cargo names no test program that it has built");
     found.sort_by_key(|(rank, _)| *rank);
     Ok(found.into_iter().map(|(_, program)| program).collect())
 }
@@ -211,5 +212,6 @@ mod tests {
         let folder = programs[0].command.get_current_dir();
         assert_eq!(folder, Some(Path::new("/w/tests/soak")));
         assert!(from_messages(Path::new("/w"), "error: no").is_err());
+        assert!(from_messages(Path::new("/w"), "").is_err());
     }
 }
