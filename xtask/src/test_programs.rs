@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -22,6 +22,9 @@ const AT_ONCE: usize = 2;
 /// Targets whose programs take minutes: started first, so that none of them runs alone at the end.
 const LONGEST: [&str; 4] = ["integration", "faults", "it", "postgres"];
 
+/// The most lines that are repeated of one failure.
+const EXCERPT_LINES: usize = 30;
+
 /// A program whose end with 0 is a success.
 pub struct TestProgram {
     name: String,
@@ -31,7 +34,7 @@ pub struct TestProgram {
 /// One that has ended.
 struct Outcome {
     name: String,
-    output: PathBuf,
+    output: String,
     duration: Duration,
     status: io::Result<ExitStatus>,
 }
@@ -84,7 +87,7 @@ fn from_message(root: &Path, message: &Value) -> Option<TestProgram> {
 }
 
 /// Runs all of them, also when some fail. The output of each is printed whole when it has ended; until then it is in a file
-/// in `folder`.
+/// in `folder`. At the end, why programs failed is printed once more: the lines above it are thousands.
 ///
 /// # Errors
 /// When one cannot be started or fails; the error names each.
@@ -101,7 +104,7 @@ pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
                     let outcome = program.run(folder);
                     let mut failed = lock(&failed);
                     if !outcome.print() {
-                        failed.push(outcome.name);
+                        failed.push(outcome);
                     }
                 }
             });
@@ -109,10 +112,33 @@ pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
-        bail!("{} of {total} test programs failed:\n  {}", failed.len(), failed.join("\n  "));
+        for outcome in &failed {
+            println!("\n-- why {} failed\n{}", outcome.name, failure_excerpts(&outcome.output));
+        }
+        let names: Vec<_> = failed.iter().map(|outcome| outcome.name.as_str()).collect();
+        bail!("{} of {total} test programs failed:\n  {}", failed.len(), names.join("\n  "));
     }
     println!("\nAll {total} test programs succeeded.");
     Ok(())
+}
+
+/// The panics of a test program, each without its backtrace and shortened; the end of the output where there is none.
+fn failure_excerpts(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let mut excerpts = Vec::new();
+    let mut rest = lines.as_slice();
+    while let Some(at) = rest.iter().position(|line| line.contains("panicked at ")) {
+        let panic = &rest[at..];
+        let is_trace =
+            |line: &&str| line.starts_with("stack backtrace") || line.starts_with("note: run with");
+        let end = panic.iter().position(is_trace).unwrap_or(panic.len()).min(EXCERPT_LINES);
+        excerpts.extend_from_slice(&panic[..end]);
+        rest = &panic[end.max(1)..];
+    }
+    if excerpts.is_empty() {
+        excerpts.extend_from_slice(&lines[lines.len().saturating_sub(EXCERPT_LINES)..]);
+    }
+    excerpts.join("\n")
 }
 
 /// The next program. The lock is not held while it runs.
@@ -127,9 +153,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl TestProgram {
     fn run(mut self, folder: &Path) -> Outcome {
         let start = Instant::now();
-        let path = folder.join(format!("{}.txt", self.name.replace(['/', ' '], "-")));
+        let path = folder.join(format!("{}.txt", self.name.replace(": ", ".").replace(['/', ' '], "-")));
         let status = self.run_into(&path);
-        Outcome { name: self.name, output: path, duration: start.elapsed(), status }
+        let duration = start.elapsed();
+        let output = fs::read(&path).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output).trim().to_owned();
+        Outcome { name: self.name, output, duration, status }
     }
 
     /// Runs with both outputs in one file, in the order of their writes.
@@ -142,13 +171,12 @@ impl TestProgram {
 impl Outcome {
     /// Prints the output and how it ended; returns whether all tests succeeded.
     fn print(&self) -> bool {
-        let output = fs::read(&self.output).unwrap_or_default();
         let ended = match &self.status {
             Ok(status) if status.success() => "succeeded".to_owned(),
             Ok(status) => format!("FAILED: {status}"),
             Err(error) => format!("FAILED: cannot run it: {error}"),
         };
-        println!("\n-- {}\n{}", self.name, String::from_utf8_lossy(&output).trim());
+        println!("\n-- {}\n{}", self.name, self.output);
         println!("-- {} {ended} in {:.1} s", self.name, self.duration.as_secs_f64());
         self.status.as_ref().is_ok_and(ExitStatus::success)
     }
@@ -181,6 +209,22 @@ mod tests {
         assert_eq!(named, ["a", "b"]);
         assert!(done.exists());
         assert_eq!(fs::read_to_string(outputs.join("a.txt")).unwrap(), "first\n");
+    }
+
+    #[test]
+    fn why_a_program_failed_is_repeated_without_its_log_and_backtrace() {
+        let output = "log\nthread 'a' panicked at src/a.rs:1:2:\nleft: 1\nright: 2\nnote: run with `RUST_BACKTRACE=1`\nlog\n\
+                      thread 'b' panicked at src/b.rs:3:4:\nwhy\nstack backtrace:\n 0: x";
+        let why = failure_excerpts(output);
+        assert_eq!(
+            why,
+            "thread 'a' panicked at src/a.rs:1:2:\nleft: 1\nright: 2\nthread 'b' panicked at src/b.rs:3:4:\nwhy"
+        );
+        let long = format!("panicked at here\n{}", "more\n".repeat(1000));
+        assert_eq!(failure_excerpts(&long).lines().count(), EXCERPT_LINES);
+        let no_panic: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        assert!(failure_excerpts(&no_panic).ends_with("line 98\nline 99"));
+        assert_eq!(failure_excerpts(""), "");
     }
 
     #[test]
