@@ -15,8 +15,8 @@ use crate::traits::Result;
 /// More than any call may wait here for a connection, a statement and the return to the pool.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// Statement timeouts: one that is to expire, and one that is not.
-const SHORT: Duration = Duration::from_millis(400);
+/// Statement timeouts: one that is to expire when nothing answers, but not while a busy machine does, and one that is not.
+const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
 const CONNECTIONS: u32 = 3;
