@@ -8,8 +8,9 @@ use crate::model::ids::AlbumId;
 use crate::store::Store;
 use crate::traits::{FinishOutcome, Upload};
 
-/// Checks a queue that publishes photos that cost up to `lead` ahead of the workers.
-pub(super) async fn fair_shares_suite(store: &Store, lead: usize) {
+/// Checks a queue that publishes photos that cost up to `lead` ahead of the workers. It must be empty: what others have
+/// left in it, also of albums that are deleted, is ahead of all photos, and leases without an end make the lead larger.
+pub async fn fair_shares_suite(store: &Store, lead: usize) {
     an_organization_with_many_albums_gets_the_share_of_one(store, lead).await;
     photos_in_cells_count_by_their_cells(store, lead).await;
     albums_of_an_organization_share_by_cost(store, lead).await;

@@ -54,6 +54,7 @@ pub use self::credits::{credits_suite, rates_suite};
 pub use self::erasures::erasures_suite;
 pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
+pub use self::fair_shares::fair_shares_suite;
 pub use self::fixture::{AlbumFixture, album_config, face, text};
 pub use self::galleries::galleries_suite;
 pub use self::gc::gc_suite;

@@ -16,10 +16,12 @@ use crate::traits::{FinishOutcome, LeaseKind, LeaseRequest};
 /// Checks a queue that leases directly from the database.
 pub async fn queue_suite(store: &Store) {
     queue_suite_with_lead(store, 0).await;
+    fair_shares_suite(store, 0).await;
 }
 
 /// Checks a queue that publishes up to `lead` photos ahead of the workers: these are already in order when another album
-/// is confirmed, and are not shared fairly. `lead` is for idle workers; it may grow with the photos that they lease.
+/// is confirmed, and are not shared fairly. `lead` is for idle workers; it may grow with the photos that they lease. Fair
+/// shares are for [`fair_shares_suite`]: leases here are left without an end.
 pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     confirming_twice_queues_once(store).await;
     concurrent_callers_confirm_photos(store).await;
@@ -30,7 +32,6 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     a_renewed_lease_does_not_expire(store).await;
     two_workers_never_lease_the_same_photo(store).await;
     a_small_album_does_not_wait_for_a_large_one(store, lead).await;
-    fair_shares_suite(store, lead).await;
     photos_leave_the_queue_in_the_order_they_came(store).await;
     the_queue_reports_since_when_its_oldest_photo_waits(store).await;
     queue_outcomes_suite(store).await;

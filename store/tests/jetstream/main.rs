@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use cluster::{Cluster, LONG_TTL, OUTBOX_LEAD, SHORT_TTL, finished, lease_next, lease_suspect, wait_until};
 use futures_util::StreamExt;
-use photofinish_store::QueueSettings;
 use photofinish_store::conformance::{self, AlbumFixture, WaitingQueue};
 use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::FinishOutcome;
+use photofinish_store::{QueueSettings, Store};
 use support::ATTEMPT_LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_queue_suite_passes() {
     let Some(cluster) = Cluster::start() else { return };
-    run_suite(&cluster).await;
+    conformance::queue_suite_with_lead(&patient_process(&cluster).await, OUTBOX_LEAD).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -31,15 +31,30 @@ async fn the_queue_suite_passes_over_postgres() {
     let Some(cluster) = Cluster::start_with_postgres() else {
         return;
     };
-    run_suite(&cluster).await;
+    conformance::queue_suite_with_lead(&patient_process(&cluster).await, OUTBOX_LEAD).await;
 }
 
-async fn run_suite(cluster: &Cluster) {
-    let patient =
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_of_fair_shares_passes() {
+    let Some(cluster) = Cluster::start() else { return };
+    conformance::fair_shares_suite(&patient_process(&cluster).await, OUTBOX_LEAD).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_of_fair_shares_passes_over_postgres() {
+    let Some(cluster) = Cluster::start_with_postgres() else {
+        return;
+    };
+    conformance::fair_shares_suite(&patient_process(&cluster).await, OUTBOX_LEAD).await;
+}
+
+/// A process that leases until its leases are full, and to which nothing is delivered twice.
+async fn patient_process(cluster: &Cluster) -> Store {
+    let settings =
         QueueSettings { ack_wait: LONG_TTL, republish_interval: LONG_TTL, ..cluster.queue_settings() };
-    let mut store = cluster.start_process_with(patient).await;
+    let mut store = cluster.start_process_with(settings).await;
     store.queue = Arc::new(WaitingQueue(store.queue));
-    conformance::queue_suite_with_lead(&store, OUTBOX_LEAD).await;
+    store
 }
 
 #[tokio::test(flavor = "multi_thread")]
