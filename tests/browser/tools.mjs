@@ -6,8 +6,8 @@ import { createRequire } from "node:module";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** How long a page may take to show something. Networks read photos meanwhile. */
-export const PATIENCE = Number(process.env.PATIENCE ?? 60_000);
+/** How long a page may take to show something. Networks read photos meanwhile, and other tests run. */
+export const PATIENCE = Number(process.env.PATIENCE ?? 120_000);
 
 /** Opens a context whose pages must not log errors or load anything from elsewhere. */
 export async function openContext(world, options = {}) {

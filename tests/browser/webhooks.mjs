@@ -3,7 +3,7 @@
 import assert from "node:assert";
 import { createServer } from "node:http";
 
-import { callFrom, checkAccessibility, openContext } from "./tools.mjs";
+import { PATIENCE, callFrom, checkAccessibility, openContext } from "./tools.mjs";
 
 /** A server of this program that keeps what it is told. It refuses while `status` says so. */
 async function startReceiver() {
@@ -62,7 +62,10 @@ async function editWebhook(page) {
   assert.deepEqual(body.types, ["photo.ready", "photo.failed"]);
 }
 
-/** Sends the newest delivery again, and reloads until the page shows the attempt. */
+/**
+ * Sends the newest delivery again, and reloads until the page shows the attempt. Where that fails too, the service makes the
+ * next one after five seconds, which a busy machine may take to show this one: there may be more than `attempts`.
+ */
 async function sendAgain(page, { answer, state, attempts }) {
   const row = page.getByRole("table", { name: "Deliveries" }).locator("tbody tr").first();
   await row.getByText("Failed").waitFor();
@@ -76,8 +79,10 @@ async function sendAgain(page, { answer, state, attempts }) {
   await dialog.getByRole("button", { name: "Send again" }).click();
   await page.getByText("It is sent again").waitFor();
   await dialog.waitFor({ state: "detached" });
-  const attempted = row.locator("td").nth(4).getByText(String(attempts), { exact: true });
-  while (!(await attempted.isVisible())) {
+  const attempted = row.locator("td").nth(4);
+  const end = Date.now() + PATIENCE;
+  while (Number(await attempted.innerText()) < attempts) {
+    assert.ok(Date.now() < end, `the page shows no attempt of ${attempts}`);
     const answered = page.waitForResponse((response) => response.url().endsWith("/webhooks/deliveries/list"));
     await page.getByRole("button", { name: "Reload" }).click();
     await answered;
@@ -85,7 +90,8 @@ async function sendAgain(page, { answer, state, attempts }) {
   }
   await row.getByText(state).waitFor();
   await row.getByRole("button", { name: "Show" }).click();
-  await page.waitForFunction((count) => document.querySelectorAll("dialog ol > li").length === count, attempts);
+  await page.waitForFunction((count) => document.querySelectorAll("dialog ol > li").length >= count, attempts);
+  if (state !== "Waiting") assert.equal(await dialog.locator("ol > li").count(), attempts);
   // What waits for its next attempt cannot be sent twice.
   assert.equal(await dialog.getByRole("button", { name: "Send again" }).count(), state === "Waiting" ? 0 : 1);
   await page.keyboard.press("Escape");
