@@ -113,7 +113,7 @@ pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         for outcome in &failed {
-            println!("\n-- why {} failed\n{}", outcome.name, failure_excerpts(&outcome.output));
+            println!("\n-- {} {}\n{}", outcome.name, outcome.ended(), failure_excerpts(&outcome.output));
         }
         let names: Vec<_> = failed.iter().map(|outcome| outcome.name.as_str()).collect();
         bail!("{} of {total} test programs failed:\n  {}", failed.len(), names.join("\n  "));
@@ -171,14 +171,18 @@ impl TestProgram {
 impl Outcome {
     /// Prints the output and how it ended; returns whether all tests succeeded.
     fn print(&self) -> bool {
-        let ended = match &self.status {
+        println!("\n-- {}\n{}", self.name, self.output);
+        println!("-- {} {} in {:.1} s", self.name, self.ended(), self.duration.as_secs_f64());
+        self.status.as_ref().is_ok_and(ExitStatus::success)
+    }
+
+    /// How it ended, in words.
+    fn ended(&self) -> String {
+        match &self.status {
             Ok(status) if status.success() => "succeeded".to_owned(),
             Ok(status) => format!("FAILED: {status}"),
             Err(error) => format!("FAILED: cannot run it: {error}"),
-        };
-        println!("\n-- {}\n{}", self.name, self.output);
-        println!("-- {} {ended} in {:.1} s", self.name, self.duration.as_secs_f64());
-        self.status.as_ref().is_ok_and(ExitStatus::success)
+        }
     }
 }
 
