@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    AlbumCache, BodyBudget, Context, DownloadPlaces, Draining, EventFeed, Passwords, RateLimiter, SeatLimits,
-    Seats, SelfieLocks, TraceHook,
+    AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, Passwords,
+    RateLimiter, SeatLimits, Seats, SelfieLocks, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -142,7 +142,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let own = Arc::new(OwnProcess::new(role, running));
     let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
     let device_users = DeviceUsers { pipeline: pipeline.clone(), probes: probes.clone() };
-    let context = Context {
+    let context = Context::from(Dependencies {
         store: store.clone(),
         health: Arc::new(health),
         settings: Arc::new(api_settings(&config, storage_origin(&store).await)),
@@ -161,7 +161,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         passwords: Passwords::default(),
         visitor_secret: store.visitor_secret(),
         seats,
-    };
+    });
     let (stop, stopped) = watch::channel(false);
     let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);

@@ -4,6 +4,7 @@
 //! implements both.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +40,13 @@ pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
 pub use crate::selfie_locks::SelfieLocks;
 
-/// The dependencies of every handler. Cheap to clone.
+/// The dependencies of every handler, shared by all requests. Cheap to clone, also on many cores: a clone counts in one place,
+/// where those of the dependencies would each count in theirs.
 #[derive(Clone)]
-pub struct Context {
+pub struct Context(Arc<Dependencies>);
+
+/// The dependencies of a [`Context`].
+pub struct Dependencies {
     /// The database, object storage and the face index.
     pub store: Store,
     /// Computes the embeddings of selfies.
@@ -78,6 +83,20 @@ pub struct Context {
     pub passwords: Passwords,
     /// The secret of digests that are counted in place of visitors and networks.
     pub visitor_secret: VisitorSecret,
+}
+
+impl From<Dependencies> for Context {
+    fn from(dependencies: Dependencies) -> Self {
+        Self(Arc::new(dependencies))
+    }
+}
+
+impl Deref for Context {
+    type Target = Dependencies;
+
+    fn deref(&self) -> &Dependencies {
+        &self.0
+    }
 }
 
 /// Makes a request's span a child of the caller's trace, which the headers may name.

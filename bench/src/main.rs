@@ -20,6 +20,7 @@ mod photos;
 mod python;
 mod rates;
 mod reading;
+mod requests;
 mod search;
 mod service;
 mod store;
@@ -59,6 +60,8 @@ enum Command {
     Credits(store::StoreOptions),
     /// What rate limits cost a request: services with and without them in turn; SQLite and Postgres.
     Rates(rates::RateOptions),
+    /// CPU of the service a request, beside another build of it.
+    Requests(requests::RequestOptions),
     /// Events of photos that become ready at a fixed rate: how long until a webhook's receiver has them; SQLite and Postgres.
     Events(events::EventOptions),
     /// Bytes of lattices by real readings, and the time of judging photos by start lists of three sizes; SQLite and Postgres.
@@ -93,6 +96,7 @@ fn main() -> anyhow::Result<()> {
         Command::Credits(options) => store::run_credits(&options)?.publish(&options.output),
         Command::Events(options) => events::run(&options)?.publish(&options.output),
         Command::Rates(options) => rates::run(&options)?.publish(&options.output),
+        Command::Requests(options) => requests::run(&options)?.publish(&options.output),
         Command::Judging(options) => judging::run(&options)?.publish(&options.output),
         Command::Browser(options) => browser::run(&options)?.publish(&options.output),
         Command::Search(options) => search::run(&options)?.publish(&options.output),

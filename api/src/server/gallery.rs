@@ -1,18 +1,16 @@
 //! Galleries: the page of each, and what its visitors call, below the secret address `/g/{link}`.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use warp::filters::BoxedFilter;
 use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, reject};
 
+use super::operation_table::OperationTable;
 use super::request::extract_request;
 use crate::client_address::client_address;
 use crate::errors::ApiError;
 use crate::operation::visitors::visitor_operations;
-use crate::operation::{self, ApiRequest, Operation, OperationContext};
+use crate::operation::{self, ApiRequest, OperationContext};
 use crate::same_origin;
 
 /// The path under which galleries are.
@@ -45,10 +43,7 @@ pub(crate) fn path_without_link(path: &str) -> Option<String> {
 
 /// Returns the routes of what visitors call.
 pub(super) fn routes(ctx: OperationContext) -> BoxedFilter<(Response,)> {
-    let all = visitor_operations().into_iter();
-    let operations: HashMap<String, Operation> =
-        all.map(|operation| (operation.info.path(), operation)).collect();
-    let operations = Arc::new(operations);
+    let operations = OperationTable::new(visitor_operations());
     warp::path::full()
         .and_then(|path: FullPath| {
             let call = GalleryCall::from_path(path.as_str()).ok_or_else(reject::not_found);
@@ -56,14 +51,14 @@ pub(super) fn routes(ctx: OperationContext) -> BoxedFilter<(Response,)> {
         })
         .and(extract_request())
         .then(move |call: GalleryCall, request: ApiRequest| {
-            let (operations, ctx) = (Arc::clone(&operations), ctx.clone());
+            let (operations, ctx) = (operations.clone(), ctx.clone());
             async move { handle(&operations, call, ctx, request).await }
         })
         .boxed()
 }
 
 async fn handle(
-    operations: &HashMap<String, Operation>,
+    operations: &OperationTable,
     call: GalleryCall,
     ctx: OperationContext,
     mut request: ApiRequest,

@@ -28,21 +28,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// flight get their response (within 30 seconds), and event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::routes(ctx.clone()));
-    let acceptor = Acceptor { listener, connections, seats: ctx.seats, draining: ctx.draining };
+    let acceptor =
+        Acceptor { listener, connections, seats: ctx.seats.clone(), draining: ctx.draining.clone() };
     acceptor.run(shutdown).await;
 }
 
 /// Serves the console only, until `shutdown` completes, with the seats of the API.
 pub async fn serve_console(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::console_routes(ctx.clone()));
-    Acceptor { listener, connections, seats: ctx.seats, draining: ctx.draining }.run(shutdown).await;
+    Acceptor { listener, connections, seats: ctx.seats.clone(), draining: ctx.draining.clone() }
+        .run(shutdown)
+        .await;
 }
 
 /// Serves health and metrics only, until `shutdown` completes. Has seats of its own: the API's may be taken.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::admin_routes(ctx.clone()));
     let seats = Seats::new(SeatLimits::admin());
-    Acceptor { listener, connections, seats, draining: ctx.draining }.run(shutdown).await;
+    Acceptor { listener, connections, seats, draining: ctx.draining.clone() }.run(shutdown).await;
 }
 
 /// A listener and what it needs.

@@ -7,6 +7,7 @@ mod downloads;
 pub(crate) mod gallery;
 pub(crate) mod listener;
 pub(crate) mod middleware;
+mod operation_table;
 mod pages;
 mod receipt_keys;
 mod request;

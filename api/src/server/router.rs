@@ -1,5 +1,5 @@
-//! Routes requests by path. Each operation is a filter of its own, mounted with `.then`; a single `recover` at the root
-//! turns warp's rejections into error bodies.
+//! Routes requests by path. The operations are one filter, which looks for the path in a table; everything is mounted with
+//! `.then`, and a single `recover` at the root turns warp's rejections into error bodies.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::openapi::Documents;
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
+use crate::server::operation_table::OperationTable;
 use crate::server::pages::{self, Audience};
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::request::extract_request;
@@ -30,10 +31,8 @@ use crate::server::{console, downloads, gallery};
 pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     let operation_ctx =
         OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
-    let mut all = document_route();
-    for operation in catalog::all_operations() {
-        all = all.or(operation_route(operation, operation_ctx.clone())).unify().boxed();
-    }
+    let mut all = operations_route(operation_ctx.clone());
+    all = all.or(document_route()).unify().boxed();
     all = all.or(receipt_keys_route(ctx.clone())).unify().boxed();
     all = all.or(downloads_route(ctx.clone())).unify().boxed();
     let people = &ctx.settings.console;
@@ -68,13 +67,12 @@ pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
     admin_route(ctx).or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 
-fn operation_route(operation: Operation, ctx: OperationContext) -> BoxedFilter<(Response,)> {
-    let path = format!("{BASE_PATH}{}", operation.info.path());
-    let operation = Arc::new(operation);
-    match_path(path)
+fn operations_route(ctx: OperationContext) -> BoxedFilter<(Response,)> {
+    OperationTable::new(catalog::all_operations())
+        .below(BASE_PATH)
         .and(extract_request())
-        .then(move |request| {
-            let (operation, ctx) = (operation.clone(), ctx.clone());
+        .then(move |operation: Arc<Operation>, request| {
+            let ctx = ctx.clone();
             async move { operation.handle(ctx, request).await }
         })
         .boxed()

@@ -15,9 +15,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, DownloadPlaces, Draining,
-    EventFeed, Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn, RateLimiter, SeatLimits, Seats,
-    SelfieLocks,
+    AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Dependencies,
+    DownloadPlaces, Draining, EventFeed, Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn,
+    RateLimiter, SeatLimits, Seats, SelfieLocks,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
@@ -233,7 +233,7 @@ impl TestService {
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
-        let context = Context {
+        let context = Context::from(Dependencies {
             store: store.clone(),
             probe_embedder: embedder.clone(),
             webhooks: Arc::new(gateway::TestGateway { store: store.clone() }),
@@ -252,7 +252,7 @@ impl TestService {
             passwords: Passwords::default(),
             visitor_secret: store.visitor_secret(),
             seats: Seats::new(setup.seats),
-        };
+        });
         let (stop, stopped) = oneshot::channel::<()>();
         let served = runtime.spawn({
             let context = context.clone();
