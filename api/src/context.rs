@@ -40,8 +40,8 @@ pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
 pub use crate::selfie_locks::SelfieLocks;
 
-/// The dependencies of every handler, shared by all requests. Cheap to clone, also on many cores: a clone counts in one place,
-/// where those of the dependencies would each count in theirs.
+/// The dependencies of every handler. A pointer: each request has several clones, and cores that answer requests at the same
+/// time would contend for a counter of every dependency.
 #[derive(Clone)]
 pub struct Context(Arc<Dependencies>);
 
