@@ -62,8 +62,8 @@ pub(crate) struct StageSpec<S: SteppedStage> {
 
 /// How much lower the priority of stages that compute is than that of the threads that answer requests and examine selfies:
 /// a runner who searches waits for an answer, a photo is processed in the background. The scheduler gives a thread three
-/// steps lower half of the time: with ten, a tenth, one client's flood of searches held up everybody's photos. With five, a
-/// third, a photo beside such a flood took a sixth longer than with three, and searches were answered no sooner.
+/// steps lower half of the time: with ten, a tenth, one client's flood of searches held up everybody's photos. The attack
+/// `clients` was run with five, a third, and with one too: `bench/RESULTS.md` has what they make of waits.
 const NICENESS: i32 = 3;
 
 impl<S: SteppedStage> StageSpec<S> {
