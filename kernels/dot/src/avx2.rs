@@ -10,6 +10,7 @@ use std::arch::x86_64::*;
 
 use crate::cpu::Avx2;
 use crate::layout::{BLOCK_ROWS, GROUP, Line, Visit};
+use crate::prefetch::prefetch;
 use crate::probes::{self, Probes};
 
 /// Rows whose groups, widened, fill a vector.
@@ -88,6 +89,9 @@ fn multiply_tile<const PROBES: usize, const AT_ONCE: usize>(
         // Per vector of rows, the sums of its four rows: two each, of the first and the last two components of the groups.
         let mut sums = [[_mm256_setzero_si256(); AT_ONCE]; PROBES];
         for (line, factors) in lines.iter().zip(factors) {
+            if PROBES == 1 {
+                prefetch(line);
+            }
             let mut components = [_mm256_setzero_si256(); AT_ONCE];
             for (vector, components) in components.iter_mut().enumerate() {
                 *components = widen_rows(line, first + vector);

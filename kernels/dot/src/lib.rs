@@ -15,6 +15,8 @@ mod cpu;
 mod layout;
 mod lines;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod prefetch;
 mod probes;
 #[cfg(target_arch = "x86_64")]
 mod vnni;

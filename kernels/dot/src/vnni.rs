@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 
 use crate::cpu::Vnni;
 use crate::layout::{BLOCK_ROWS, GROUP, Line, Visit};
+use crate::prefetch::prefetch;
 use crate::probes::{Probes, TILE};
 
 /// Blocks that are multiplied with a tile of probes at once: 16 sums hide the instruction's latency of five cycles.
@@ -16,12 +17,6 @@ const TILE_BLOCKS: usize = 2;
 
 /// Sums of one probe, for the same reason.
 const CHAINS: usize = 4;
-
-/// How far ahead of the multiplication lines are fetched, when one probe is all there is to do: a pass over 256 MB took
-/// 18.4 ms without, and 12.4 ms with 2 KiB (in huge pages; in small ones 20.4 and 19.0). 8 and 16 KiB are no better and
-/// fetch more in vain at the end; 4 KiB is worse (14.9 ms), because what is read and what is fetched meet in the same sets
-/// of the cache.
-const PREFETCH_LINES: usize = 2048 / size_of::<Line>();
 
 /// See [`crate::DotProducts::for_each_block`].
 pub(crate) fn for_each_block(_proof: Vnni, probes: &Probes, rows: &[Line], visit: &mut impl Visit) {
@@ -129,15 +124,6 @@ fn repeat(group: [i8; GROUP]) -> __m512i {
 fn load(line: &Line) -> __m512i {
     // SAFETY: a load of the line's 64 bytes, which its type aligns to 64.
     unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) }
-}
-
-/// Fetches the line that is [`PREFETCH_LINES`] after this one into the cache.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn prefetch(line: &Line) {
-    let ahead = std::ptr::from_ref(line).wrapping_add(PREFETCH_LINES);
-    // A hint, which never faults, whatever the address.
-    _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
 }
 
 #[inline]
