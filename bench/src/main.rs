@@ -24,6 +24,7 @@ mod requests;
 mod search;
 mod service;
 mod store;
+mod turns;
 
 use clap::{Parser, Subcommand};
 use photofinish_bench::{paths, process, prometheus, report};

@@ -15,6 +15,7 @@ use crate::report::goals::Goal;
 use crate::report::statistics::{estimate_mean, median};
 use crate::report::{OutputOptions, Report, Table};
 use crate::store::backends::{Backend, BenchDatabase};
+use crate::turns::{Pair, take_turns};
 
 /// The longest start and stop.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -68,18 +69,18 @@ pub fn run(options: &RateOptions) -> anyhow::Result<Report> {
             Limited::start(&options.paths, &databases[usize::from(is_limited)], is_limited, options.turns)
         });
         let (without, with) = (without?, with?);
-        let turns = measure(&without, &with, options.turns)?;
-        let of = |value: fn(&Pair) -> f64| turns.iter().map(value).collect::<Vec<f64>>();
-        let difference = estimate_mean(&of(|pair| pair.with.cpu - pair.without.cpu));
-        let middle = |value: fn(&Pair) -> f64| format!("{:.0}", median(&of(value)));
+        let turns = take_turns(options.turns, |turn| without.take_turn(turn), |turn| with.take_turn(turn))?;
+        let of = |value: fn(&Pair<Turn>) -> f64| turns.iter().map(value).collect::<Vec<f64>>();
+        let difference = estimate_mean(&of(|pair| pair.second.cpu - pair.first.cpu));
+        let middle = |value: fn(&Pair<Turn>) -> f64| format!("{:.0}", median(&of(value)));
         table.add_row([
             backend.name.to_owned(),
             (REQUESTS * turns.len()).to_string(),
-            middle(|pair| pair.without.cpu),
-            middle(|pair| pair.with.cpu),
+            middle(|pair| pair.first.cpu),
+            middle(|pair| pair.second.cpu),
             format!("{:.1} ± {:.1}", difference.mean, difference.margin),
-            middle(|pair| pair.without.wait),
-            middle(|pair| pair.with.wait),
+            middle(|pair| pair.first.wait),
+            middle(|pair| pair.second.wait),
         ]);
         let goal = format!("CPU of rate limits a request, us, {}", backend.name);
         report.goals.push(Goal::at_most(&goal, (difference.mean * 10.0).round() / 10.0, TARGET_MICROSECONDS));
@@ -155,24 +156,4 @@ impl Drop for Limited {
 struct Turn {
     cpu: f64,
     wait: f64,
-}
-
-/// A turn of each service, one after the other.
-struct Pair {
-    without: Turn,
-    with: Turn,
-}
-
-fn measure(without: &Limited, with: &Limited, turns: usize) -> anyhow::Result<Vec<Pair>> {
-    let take = |turn: usize| {
-        // The order changes, so that being second counts for neither.
-        if turn.is_multiple_of(2) {
-            let without = without.take_turn(turn)?;
-            anyhow::Ok(Pair { without, with: with.take_turn(turn)? })
-        } else {
-            let with = with.take_turn(turn)?;
-            anyhow::Ok(Pair { without: without.take_turn(turn)?, with })
-        }
-    };
-    (0..turns).map(take).collect()
 }

@@ -12,6 +12,7 @@ use crate::process::process_tree_cpu;
 use crate::report::statistics::{estimate_mean, median};
 use crate::report::{OutputOptions, Report, Table};
 use crate::service::{Service, Setup};
+use crate::turns::{Pair, take_turns};
 
 /// Requests of a turn: many, because the kernel counts CPU time in hundredths of a second.
 const REQUESTS: usize = 4000;
@@ -82,10 +83,10 @@ pub fn run(options: &RequestOptions) -> anyhow::Result<Report> {
         ["request", "requests", "CPU us of the other", "of this", "saved, 95 % interval", "times as much"];
     let mut table = Table::new("", &columns);
     for kind in &KINDS {
-        let turns = measure(&this, &other, kind, options.turns)?;
-        let of = |value: fn(&(f64, f64)) -> f64| turns.iter().map(value).collect::<Vec<f64>>();
-        let saved = estimate_mean(&of(|(this, other)| other - this));
-        let (this, other) = (median(&of(|pair| pair.0)), median(&of(|pair| pair.1)));
+        let turns = take_turns(options.turns, |_| this.take_turn(kind), |_| other.take_turn(kind))?;
+        let of = |value: fn(&Pair<f64>) -> f64| turns.iter().map(value).collect::<Vec<f64>>();
+        let saved = estimate_mean(&of(|pair| pair.second - pair.first));
+        let (this, other) = (median(&of(|pair| pair.first)), median(&of(|pair| pair.second)));
         table.add_row([
             kind.name.to_owned(),
             (REQUESTS * turns.len()).to_string(),
@@ -137,19 +138,4 @@ impl Measured {
         let spent = process_tree_cpu(pid)?.saturating_sub(cpu);
         Ok(spent.as_secs_f64() * 1e6 / REQUESTS as f64)
     }
-}
-
-/// A turn of each, one after the other; of this build first.
-fn measure(this: &Measured, other: &Measured, kind: &Kind, turns: usize) -> anyhow::Result<Vec<(f64, f64)>> {
-    let take = |turn: usize| {
-        // The order changes, so that being second counts for neither.
-        if turn.is_multiple_of(2) {
-            let this = this.take_turn(kind)?;
-            anyhow::Ok((this, other.take_turn(kind)?))
-        } else {
-            let other = other.take_turn(kind)?;
-            anyhow::Ok((this.take_turn(kind)?, other))
-        }
-    };
-    (0..turns).map(take).collect()
 }

@@ -18,9 +18,16 @@ use crate::model::cost::thread_cpu_time;
 use crate::search::scoring::FaceQuery;
 use crate::traits::Result;
 
-/// Probes of one pass. A pass of 32 takes two to three times as long as one of 1 (`cargo xtask bench search`), which is how
-/// much longer the first search of it waits.
+/// Most probes of one pass. With AVX-512 a pass of 32 takes two to three times as long as one of 1, with AVX2 up to twelve
+/// times (`cargo xtask bench search`), which is how much longer the first search of it waits: see [`limit_probes`].
 const MAX_PROBES: usize = 32;
+
+/// Fewest probes that a pass is limited to: with fewer it mostly waits for memory, and as many searches would take longer.
+const MIN_PROBES: usize = 4;
+
+/// How long a pass may take before those after it get fewer probes. A selfie takes two or three, and a client
+/// that waits a second is to be answered.
+const PASS_TIME: Duration = Duration::from_millis(100);
 
 /// Rows times probes for which one thread more is worth starting: about two milliseconds of work, forty times what starting
 /// a thread costs.
@@ -71,12 +78,25 @@ pub(super) struct SharedPasses {
     state: Mutex<PassState>,
 }
 
-#[derive(Default)]
 struct PassState {
     is_running: bool,
     waiting: Vec<WaitingSearch>,
+    /// Probes of the next pass.
+    max_probes: usize,
     #[cfg(test)]
     passes: usize,
+}
+
+impl Default for PassState {
+    fn default() -> Self {
+        Self {
+            is_running: false,
+            waiting: Vec::new(),
+            max_probes: MAX_PROBES,
+            #[cfg(test)]
+            passes: 0,
+        }
+    }
 }
 
 /// A search and its hold on the faces, which do not change until it has its shortlists.
@@ -138,7 +158,8 @@ impl RunningPasses {
             let mut state = self.passes.lock();
             // The clients of these have gone.
             state.waiting.retain(|search| !search.shortlists.is_closed());
-            let next = take_next(&mut state.waiting);
+            let max_probes = state.max_probes;
+            let next = take_next(&mut state.waiting, max_probes);
             state.is_running = !next.is_empty();
             self.has_ended = next.is_empty();
             #[cfg(test)]
@@ -150,10 +171,15 @@ impl RunningPasses {
         let Some(first) = searches.first() else { return false };
         // All hold the same faces: they have not changed since the first one of them came.
         let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
-        let before = thread_cpu_time();
+        let probes = queries.len();
+        let (before, start) = (thread_cpu_time(), Instant::now());
         let mut shortlists = devices.make_pass(&first.faces, &queries).into_iter();
         let cpu = thread_cpu_time().saturating_sub(before);
-        let probes = queries.len();
+        // A pass over a small album is short, whatever the clock says of it on a busy machine.
+        if first.faces.matrix.len().saturating_mul(MAX_PROBES) > THREAD_SCORES {
+            let mut state = self.passes.lock();
+            state.max_probes = limit_probes(state.max_probes, probes, start.elapsed());
+        }
         for search in searches {
             let own = search.queries.len();
             let found = shortlists.by_ref().take(own).collect();
@@ -179,16 +205,28 @@ impl Drop for RunningPasses {
     }
 }
 
-/// Takes the searches that share the next pass: all that fit, and at least one.
+/// Returns how many probes the next pass has, after one of `probes` under the limit `max_probes` took `time`: as many as take
+/// [`PASS_TIME`] at that rate; after a short pass at most twice as many as before, and no more than before where it was not full.
+fn limit_probes(max_probes: usize, probes: usize, time: Duration) -> usize {
+    let affordable = (probes as f64 * PASS_TIME.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize;
+    let limit = if time > PASS_TIME {
+        affordable.min(max_probes)
+    } else {
+        affordable.min(2 * probes).max(max_probes)
+    };
+    limit.clamp(MIN_PROBES, MAX_PROBES)
+}
+
+/// Takes the searches that share the next pass: all that fit in `max_probes`, and at least one.
 ///
 /// Continued ones come first. Of the new ones the longest and the shortest waiting take turns: where more come than can be
 /// answered, those that have waited longest are about to leave, and who is answered in the order of coming alone has left
 /// by then, one after the other.
-fn take_next(waiting: &mut Vec<WaitingSearch>) -> Vec<WaitingSearch> {
+fn take_next(waiting: &mut Vec<WaitingSearch>, max_probes: usize) -> Vec<WaitingSearch> {
     let probes: Vec<(Progress, usize)> =
         waiting.iter().map(|search| (search.progress, search.queries.len())).collect();
     let mut is_taken = vec![false; waiting.len()];
-    let mut free = MAX_PROBES;
+    let mut free = max_probes;
     for (position, index) in order(&probes).into_iter().enumerate() {
         let (_, count) = probes[index];
         if count > free && position > 0 {
@@ -347,7 +385,7 @@ mod tests {
                 receivers.push((if is_patient { usize::MAX } else { time + PATIENCE }, 1, receiver));
             }
             waiting.retain(|search| !search.shortlists.is_closed());
-            for search in take_next(&mut waiting) {
+            for search in take_next(&mut waiting, MAX_PROBES) {
                 drop(search.shortlists.send(Shortlists { found: Vec::new(), cpu: Duration::ZERO }));
             }
             let mut left = Vec::new();
@@ -373,6 +411,29 @@ mod tests {
         // In the order of coming alone 17, with continued ones first 46.
         assert!(answered > 150, "{answered} answered of at most 320");
         assert!(is_patient_answered);
+    }
+
+    #[test]
+    fn a_pass_has_as_many_probes_as_the_time_of_those_before_allows() {
+        let seconds = Duration::from_secs_f64;
+        // Passes whose time is what reading costs, and so much a probe.
+        let settle = |reading: f64, probe: f64| {
+            (0..20).fold(MAX_PROBES, |limit, _| {
+                limit_probes(limit, limit, seconds(reading + probe * limit as f64))
+            })
+        };
+        assert_eq!(settle(0.002, 0.0005), MAX_PROBES);
+        let limit = settle(0.03, 0.007);
+        assert!((7..=10).contains(&limit), "{limit} probes");
+        assert_eq!(settle(0.5, 0.1), MIN_PROBES);
+        // Back to many when the machine is idle again, and not because a search alone was fast.
+        assert_eq!(
+            (0..4).fold(MIN_PROBES, |limit, _| limit_probes(limit, limit, seconds(0.001))),
+            MAX_PROBES
+        );
+        assert_eq!(limit_probes(8, 1, seconds(0.001)), 8);
+        assert_eq!(limit_probes(8, 1, seconds(0.2)), MIN_PROBES);
+        assert_eq!(limit_probes(8, 8, Duration::ZERO), 16);
     }
 
     #[test]
