@@ -1,15 +1,16 @@
-//! The memory of all request bodies together: a budget of bytes, of which one organization may use a share.
+//! The memory of all request bodies together: a budget of bytes, of which one organization may use a share, and all visitors
+//! together, who have no key, as much, each network of them a part.
 //!
 //! A request takes the declared length of its body before it reads it, so that every body that is being read has room to
 //! its end, and gives it back when it is answered: until then what was parsed of the body may be as large as the body.
-//! Clients that declare much and send little use up the share of their own organization.
+//! Clients that declare much and send little use up what their own organization, or their own network, may have.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use photofinish_store::model::ids::OrganizationId;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::errors::ApiError;
@@ -18,8 +19,11 @@ use crate::metrics as names;
 
 /// Bytes of all bodies together: sixteen of the largest batches.
 const BUDGET_BYTES: usize = 64 << 20;
-/// The part of the budget that one organization may use: the others always find room.
+/// The part of the budget that one organization may use, and all visitors: the others always find room.
 const SHARE: usize = 4;
+/// The part of the visitors' share that one network of them may use: sixteen requests that declare the most that most
+/// operations accept. What visitors send has some hundred bytes.
+const NETWORK_SHARE: usize = 16;
 /// How long a request waits for room. A batch is read and answered in less.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// When a refused request may be repeated.
@@ -34,17 +38,29 @@ pub struct BodyBudget(Arc<Shared>);
 struct Shared {
     total_bytes: usize,
     share_bytes: usize,
+    network_bytes: usize,
     max_wait: Duration,
     used: Mutex<Used>,
     released: Notify,
-    parsers: Semaphore,
+    parsers: Arc<Semaphore>,
     gauge: metrics::Gauge,
 }
 
 #[derive(Debug, Default)]
 struct Used {
     bytes: usize,
-    by_organization: HashMap<OrganizationId, usize>,
+    /// Of all visitors.
+    by_visitors: usize,
+    by_sender: HashMap<BodySender, usize>,
+}
+
+/// Who sends a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BodySender {
+    /// A client with a key or a session of this organization.
+    Organization(OrganizationId),
+    /// A visitor, by the digest of the network.
+    Visitor([u8; 32]),
 }
 
 impl Default for BodyBudget {
@@ -60,10 +76,11 @@ impl BodyBudget {
         Self(Arc::new(Shared {
             total_bytes,
             share_bytes: total_bytes / SHARE,
+            network_bytes: total_bytes / SHARE / NETWORK_SHARE,
             max_wait,
             used: Mutex::default(),
             released: Notify::new(),
-            parsers: Semaphore::new(PARSERS),
+            parsers: Arc::new(Semaphore::new(PARSERS)),
             gauge: metrics::gauge!(names::BODY_BYTES),
         }))
     }
@@ -76,14 +93,10 @@ impl BodyBudget {
     /// Takes the bytes of a body, if necessary after waiting for room.
     ///
     /// # Errors
-    /// 429 where the organization's own requests use its share, 503 where all together use the budget.
-    pub(crate) async fn take(
-        &self,
-        organization: OrganizationId,
-        bytes: usize,
-    ) -> Result<BodyPermit, ApiError> {
-        let permit = || BodyPermit { shared: Arc::clone(&self.0), organization, bytes };
-        if self.0.try_take(organization, bytes).is_ok() {
+    /// 429 where other requests use what the sender may have, 503 where all together use the budget.
+    pub(crate) async fn take(&self, sender: BodySender, bytes: usize) -> Result<BodyPermit, ApiError> {
+        let permit = || BodyPermit { shared: Arc::clone(&self.0), sender, bytes };
+        if self.0.try_take(sender, bytes).is_ok() {
             return Ok(permit());
         }
         let deadline = Instant::now() + self.0.max_wait;
@@ -91,7 +104,7 @@ impl BodyBudget {
             let mut released = std::pin::pin!(self.0.released.notified());
             // Before the look at what is used: bytes that are released after it wake this task.
             released.as_mut().enable();
-            let Err(no_room) = self.0.try_take(organization, bytes) else { return Ok(permit()) };
+            let Err(no_room) = self.0.try_take(sender, bytes) else { return Ok(permit()) };
             if tokio::time::timeout_at(deadline, released).await.is_err() {
                 return Err(no_room.into());
             }
@@ -99,8 +112,8 @@ impl BodyBudget {
     }
 
     /// Waits until a large body may be parsed.
-    pub(crate) async fn parser(&self) -> SemaphorePermit<'_> {
-        self.0.parsers.acquire().await.expect("the semaphore is never closed")
+    pub(crate) async fn parser(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.0.parsers).acquire_owned().await.expect("the semaphore is never closed")
     }
 }
 
@@ -110,28 +123,40 @@ impl Shared {
     }
 
     /// Takes bytes if there is room for them, else says whose room is used up.
-    fn try_take(&self, organization: OrganizationId, bytes: usize) -> Result<(), NoRoom> {
+    fn try_take(&self, sender: BodySender, bytes: usize) -> Result<(), NoRoom> {
         let mut used = self.lock();
-        let of_organization = used.by_organization.get(&organization).copied().unwrap_or_default();
-        if of_organization + bytes > self.share_bytes {
+        let of_sender = used.by_sender.get(&sender).copied().unwrap_or_default();
+        let is_in_share = match sender {
+            BodySender::Organization(_) => of_sender + bytes <= self.share_bytes,
+            BodySender::Visitor(_) => {
+                of_sender + bytes <= self.network_bytes && used.by_visitors + bytes <= self.share_bytes
+            }
+        };
+        if !is_in_share {
             return Err(NoRoom::InShare);
         }
         if used.bytes + bytes > self.total_bytes {
             return Err(NoRoom::InBudget);
         }
         used.bytes += bytes;
-        used.by_organization.insert(organization, of_organization + bytes);
+        if matches!(sender, BodySender::Visitor(_)) {
+            used.by_visitors += bytes;
+        }
+        used.by_sender.insert(sender, of_sender + bytes);
         self.gauge.set(used.bytes as f64);
         Ok(())
     }
 
-    fn give_back(&self, organization: OrganizationId, bytes: usize) {
+    fn give_back(&self, sender: BodySender, bytes: usize) {
         let mut used = self.lock();
         used.bytes -= bytes;
-        if let Some(of_organization) = used.by_organization.get_mut(&organization) {
-            *of_organization -= bytes;
-            if *of_organization == 0 {
-                used.by_organization.remove(&organization);
+        if matches!(sender, BodySender::Visitor(_)) {
+            used.by_visitors -= bytes;
+        }
+        if let Some(of_sender) = used.by_sender.get_mut(&sender) {
+            *of_sender -= bytes;
+            if *of_sender == 0 {
+                used.by_sender.remove(&sender);
             }
         }
         self.gauge.set(used.bytes as f64);
@@ -143,7 +168,7 @@ impl Shared {
 /// Why there is no room for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NoRoom {
-    /// The organization's requests in flight use its share.
+    /// The sender's other requests in flight use what it may have, or those of other visitors do.
     InShare,
     /// All requests in flight together use the budget.
     InBudget,
@@ -161,7 +186,7 @@ impl From<NoRoom> for ApiError {
 /// The bytes of one body; dropping it gives them back.
 pub(crate) struct BodyPermit {
     shared: Arc<Shared>,
-    organization: OrganizationId,
+    sender: BodySender,
     bytes: usize,
 }
 
@@ -171,7 +196,7 @@ impl BodyPermit {
         let rest = self.bytes.saturating_sub(bytes);
         if rest > 0 {
             self.bytes -= rest;
-            self.shared.give_back(self.organization, rest);
+            self.shared.give_back(self.sender, rest);
         }
     }
 }
@@ -186,14 +211,18 @@ impl Drop for BodyPermit {
 mod tests {
     use super::*;
 
-    async fn status(budget: &BodyBudget, organization: OrganizationId, bytes: usize) -> u16 {
-        budget.take(organization, bytes).await.map_or_else(|error| error.kind().status(), |_| 200)
+    fn any_organization() -> BodySender {
+        BodySender::Organization(OrganizationId::generate())
+    }
+
+    async fn status(budget: &BodyBudget, sender: BodySender, bytes: usize) -> u16 {
+        budget.take(sender, bytes).await.map_or_else(|error| error.kind().status(), |_| 200)
     }
 
     #[tokio::test]
     async fn an_organization_has_a_share_and_all_together_the_budget() {
         let budget = BodyBudget::new(400, Duration::ZERO);
-        let organizations: Vec<_> = (0..5).map(|_| OrganizationId::generate()).collect();
+        let organizations: Vec<_> = (0..5).map(|_| any_organization()).collect();
         let mut permits = Vec::new();
         for organization in &organizations[..4] {
             permits.push(budget.take(*organization, 60).await.unwrap());
@@ -205,13 +234,32 @@ mod tests {
         assert_eq!((status(&budget, organizations[4], 40).await, budget.bytes_in_use()), (200, 360));
         permits.clear();
         assert_eq!(budget.bytes_in_use(), 0);
-        assert!(budget.0.lock().by_organization.is_empty());
+        assert!(budget.0.lock().by_sender.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_network_of_visitors_has_a_part_of_what_all_visitors_have() {
+        let budget = BodyBudget::new(6400, Duration::ZERO);
+        let network = |number: u8| BodySender::Visitor([number; 32]);
+        let mut permits = vec![budget.take(network(0), 100).await.unwrap()];
+        assert_eq!(status(&budget, network(0), 1).await, 429);
+        for number in 1..16 {
+            permits.push(budget.take(network(number), 100).await.unwrap());
+        }
+        // All visitors together have a share, which is not that of an organization.
+        assert_eq!(status(&budget, network(16), 1).await, 429);
+        assert_eq!(status(&budget, any_organization(), 1600).await, 200);
+        permits[3].shrink_to(60);
+        assert_eq!(status(&budget, network(16), 40).await, 200);
+        permits.clear();
+        let used = budget.0.lock();
+        assert_eq!((used.bytes, used.by_visitors, used.by_sender.len()), (0, 0, 0));
     }
 
     #[tokio::test]
     async fn a_body_waits_for_room() {
         let budget = BodyBudget::new(400, Duration::from_secs(60));
-        let organization = OrganizationId::generate();
+        let organization = any_organization();
         let first = budget.take(organization, 100).await.unwrap();
         let waiting = tokio::spawn({
             let budget = budget.clone();

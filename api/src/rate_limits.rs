@@ -22,12 +22,19 @@ const WINDOW: i64 = 60;
 /// A process takes a limit in so many parts: what it has taken and does not spend is lost to the others for this minute.
 const PARTS: u32 = 100;
 
-/// Windows in memory above which those that are over are forgotten.
-const MAX_WINDOWS: usize = 4096;
+/// Windows in memory above which those that are over are looked for and forgotten.
+const MIN_FORGOTTEN_ABOVE: usize = 4096;
 
 /// The limits of all keys with requests to this process. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct RateLimiter(Arc<Mutex<HashMap<(KeyId, RateClass), Window>>>);
+pub struct RateLimiter(Arc<Mutex<Windows>>);
+
+struct Windows {
+    by_key: HashMap<(KeyId, RateClass), Window>,
+    /// How many there must be for those that are over to be looked for: twice as many as were not over the last time, so that a
+    /// request still costs one look into memory where very many are in use.
+    forgotten_above: usize,
+}
 
 /// What a request wants to spend.
 #[derive(Clone, Copy, Debug)]
@@ -131,10 +138,8 @@ impl RateLimiter {
     fn try_spend(&self, claim: &RateClaim, now: i64, is_shared: bool) -> Attempt {
         let begins = window_begin(claim.key, now);
         let mut windows = self.windows();
-        if windows.len() > MAX_WINDOWS {
-            windows.retain(|_, window| window.begins + WINDOW > now);
-        }
-        let window = windows.entry((claim.key, claim.class)).or_insert_with(|| Window::new(begins));
+        windows.forget_those_over(now);
+        let window = windows.by_key.entry((claim.key, claim.class)).or_insert_with(|| Window::new(begins));
         window.follow(begins, claim.limit, is_shared);
         let is_admitted = claim.units <= window.leased.saturating_sub(window.used);
         if is_admitted {
@@ -170,7 +175,8 @@ impl RateLimiter {
             let taken = shared.take(RateShare { key, class, begins, units: share, limit }).await?;
             let mut windows = self.windows();
             // The minute may be over.
-            let Some(window) = windows.get_mut(&(key, class)).filter(|window| window.begins == begins) else {
+            let Some(window) = windows.by_key.get_mut(&(key, class)).filter(|window| window.begins == begins)
+            else {
                 return Ok(());
             };
             if let Some(taken) = taken {
@@ -183,8 +189,23 @@ impl RateLimiter {
         Ok(())
     }
 
-    fn windows(&self) -> MutexGuard<'_, HashMap<(KeyId, RateClass), Window>> {
+    fn windows(&self) -> MutexGuard<'_, Windows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), forgotten_above: MIN_FORGOTTEN_ABOVE }
+    }
+}
+
+impl Windows {
+    fn forget_those_over(&mut self, now: i64) {
+        if self.by_key.len() > self.forgotten_above {
+            self.by_key.retain(|_, window| window.begins + WINDOW > now);
+            self.forgotten_above = MIN_FORGOTTEN_ABOVE.max(2 * self.by_key.len());
+        }
     }
 }
 
@@ -340,6 +361,27 @@ mod tests {
             let begin = window_begin(KeyId(Uuid::from_u128(id)), 1000);
             assert!(begin <= 1000 && begin > 1000 - WINDOW);
         }
+    }
+
+    #[test]
+    fn windows_that_are_over_are_forgotten_and_looked_for_rarely() {
+        let limiter = RateLimiter::default();
+        let spend = |key: usize, now: i64| {
+            let key = KeyId(Uuid::from_u128(key as u128));
+            drop(limiter.try_spend(&RateClaim { key, ..claim(10, 1) }, now, false));
+        };
+        let count = |limiter: &RateLimiter| {
+            let windows = limiter.windows();
+            (windows.by_key.len(), windows.forgotten_above)
+        };
+        (0..=MIN_FORGOTTEN_ABOVE).for_each(|key| spend(key, 1000));
+        assert_eq!(count(&limiter), (MIN_FORGOTTEN_ABOVE + 1, MIN_FORGOTTEN_ABOVE));
+        // All are in use: the next look is at twice as many.
+        spend(0, 1000);
+        assert_eq!(count(&limiter), (MIN_FORGOTTEN_ABOVE + 1, 2 * (MIN_FORGOTTEN_ABOVE + 1)));
+        (0..2 * MIN_FORGOTTEN_ABOVE + 3).for_each(|key| spend(key, 1000));
+        spend(0, 1000 + WINDOW);
+        assert_eq!(count(&limiter), (1, MIN_FORGOTTEN_ABOVE));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -22,12 +22,10 @@ use utoipa::openapi::{
     ComponentsBuilder, Content, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, Ref, RefOr,
     Required, Response as ResponseObject, ResponseBuilder, ResponsesBuilder, ServerBuilder,
 };
-use warp::http::Method;
 use warp::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_SECURITY_POLICY, HeaderValue};
 use warp::reply::Response;
 
 use crate::auth::KEY_HEADER;
-use crate::errors::ApiError;
 use crate::errors::schemas as error_schemas;
 use crate::errors::table::ErrorKind;
 use crate::operation::{BASE_PATH, Operation, OperationInfo, catalog};
@@ -43,8 +41,6 @@ const OPENAPI_VERSION: &str = "3.1.1";
 /// The name of the security scheme.
 const SECURITY_SCHEME: &str = "apiKey";
 const JSON_MEDIA_TYPE: &str = "application/json";
-/// The methods of a document.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// Returns the document that is served at `/openapi/openapi.json`.
 ///
@@ -203,7 +199,8 @@ pub(crate) struct Documents {
     page: Document,
 }
 
-/// A document as it is served.
+/// A document as it is served. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Document {
     media_type: HeaderValue,
     policy: HeaderValue,
@@ -245,19 +242,13 @@ impl Documents {
 }
 
 impl Document {
-    /// Responds to a request of any method.
-    pub(crate) fn handle(&self, method: &Method) -> Response {
-        match *method {
-            Method::GET | Method::HEAD => {
-                let mut response = reply::body_response(self.media_type.clone(), self.body.clone());
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
-                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-                response
-            }
-            Method::OPTIONS => reply::options_response(ALLOW),
-            _ => ApiError::method_not_allowed(ALLOW).into_response(),
-        }
+    /// Responds to a request that reads it.
+    pub(crate) fn respond(&self) -> Response {
+        let mut response = reply::body_response(self.media_type.clone(), self.body.clone());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        response
     }
 }
 

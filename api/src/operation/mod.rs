@@ -30,6 +30,7 @@ use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
 use crate::auth::{AnyScope, Authenticator, Caller, Gate, ScopedCaller};
+use crate::body_budget::BodySender;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -256,7 +257,8 @@ where
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let organization = caller.tenant.organization;
-            let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, organization).await?;
+            let sender = BodySender::Organization(organization);
+            let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, sender).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
             spend_rate(&ctx, &caller, class, input.units().saturating_sub(1), &mut request.rate).await?;
             let answer = handler(ctx, caller, input, LastEventId::from_headers(headers));

@@ -4,13 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt;
-use photofinish_store::model::ids::{KeyId, OrganizationId};
+use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::rate::RateClass;
 use time::OffsetDateTime;
 use uuid::Uuid;
 use warp::http::header::SET_COOKIE;
 
 use super::{ApiRequest, Handler, Operation, OperationContext, OperationInfo, SchemaFns};
+use crate::body_budget::BodySender;
 use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
@@ -23,9 +24,6 @@ use crate::wire::Output;
 
 /// How many requests of each class a network may make in a minute: visitors of one mobile provider share it.
 const PUBLIC_LIMIT: u32 = 600;
-
-/// Whose part of the memory for bodies they use: that of nobody else.
-const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 impl Operation {
     /// Creates an operation that anybody may call.
@@ -48,17 +46,17 @@ impl Operation {
     }
 }
 
-/// Spends the limit of a network: there is no key that has one. Processes that share a database share it, as
-/// those of keys.
+/// Spends the limit of a network, given by its digest: there is no key that has one. Processes that share a database share
+/// it, as those of keys.
 ///
 /// # Errors
 /// 429 above the limit.
 async fn spend_public_rate(
     ctx: &Context,
     class: RateClass,
+    network: &[u8; 32],
     request: &mut ApiRequest,
 ) -> Result<(), ApiError> {
-    let network = network_digest(&ctx.visitor_secret, request.address, OffsetDateTime::now_utc());
     let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
     let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units: 1 };
     let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
@@ -77,10 +75,12 @@ where
     Arc::new(move |OperationContext { ctx, .. }: OperationContext, request: &mut ApiRequest| {
         let shape = Arc::clone(&shape);
         async move {
-            spend_public_rate(&ctx, class, request).await?;
+            let network = network_digest(&ctx.visitor_secret, request.address, OffsetDateTime::now_utc());
+            spend_public_rate(&ctx, class, &network, request).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
-            let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, NOBODY).await?;
+            let sender = BodySender::Visitor(network);
+            let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, sender).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
             let link = request.link.take();
             let visitor = Visitor { headers: request.headers.clone(), address: request.address, link };

@@ -99,7 +99,13 @@ impl Seats {
 
     /// Returns for how long connections have been refused without a free seat in between, once it is too long.
     pub(crate) fn full_for(&self) -> Option<Duration> {
-        let full_for = self.0.lock().full_since?.elapsed();
+        let mut table = self.0.lock();
+        let full_for = table.full_since?.elapsed();
+        // A connection that waits for its client would give way to a new one.
+        if table.taken.values().any(|seat| seat.activity.waiting_since().is_some()) {
+            table.full_since = None;
+            return None;
+        }
         (full_for >= self.0.limits.patience).then_some(full_for)
     }
 
@@ -249,6 +255,20 @@ mod tests {
         drop(first);
         assert_eq!(seats.full_for(), None);
         assert!(seats.take(address(3)).is_some());
+    }
+
+    #[test]
+    fn the_seats_are_full_no_longer_once_a_connection_waits_for_its_next_request() {
+        let seats = seats(1, 1);
+        let (seat, answer) = take_busy(&seats, address(1)).unwrap();
+        assert!(seats.take(address(2)).is_none() && seats.full_for().is_some());
+        drop(answer);
+        assert!(seats.full_for().is_some(), "the response is still being sent");
+        assert!(seat.activity().end_flush());
+        assert_eq!(seats.full_for(), None);
+        // Nor when it works again: nobody was refused since.
+        let _answer = seat.activity().begin_request();
+        assert_eq!(seats.full_for(), None);
     }
 
     #[test]

@@ -2,16 +2,12 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use warp::http::Method;
 use warp::http::header::HeaderValue;
 use warp::reply::Response;
 
 use crate::context::{ComponentState, Context};
 use crate::errors::ApiError;
 use crate::{reply, seats};
-
-/// The methods of an admin endpoint.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The admin endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +31,7 @@ impl AdminEndpoint {
         }
     }
 
-    pub(crate) async fn handle(self, ctx: &Context, method: &Method) -> Response {
-        match *method {
-            Method::GET | Method::HEAD => {}
-            Method::OPTIONS => return reply::options_response(ALLOW),
-            _ => return ApiError::method_not_allowed(ALLOW).into_response(),
-        }
+    pub(crate) async fn handle(self, ctx: &Context) -> Response {
         match self {
             Self::Healthz => reply::json_text_response(200, r#"{"alive":true}"#.to_owned()),
             Self::Readyz => check_readiness(ctx).await,

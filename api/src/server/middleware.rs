@@ -63,7 +63,7 @@ impl RouteLabels {
             None if AdminEndpoint::from_path(path).is_some() => "admin",
             None if path.starts_with("/console") || path.starts_with("/assets/") => "console",
             None if path.starts_with(GALLERY_PREFIX) => {
-                let call = gallery::path_without_link(path);
+                let call = gallery::path_without_link(without_slash);
                 call.and_then(|path| self.0.get(&path).copied()).unwrap_or("gallery")
             }
             None => "other",
@@ -197,6 +197,7 @@ mod tests {
         assert_eq!(names.get("/console/api/albums/create"), "albums.create");
         assert_eq!(names.get("/console/api/session/get"), "session.get");
         assert_eq!(names.get("/g/4fQ2aBc8/api/gallery/search/text"), "gallery.search.text");
+        assert_eq!(names.get("/g/4fQ2aBc8/api/gallery/search/text/"), "gallery.search.text");
         assert_eq!(names.get("/g/4fQ2aBc8/api/4fQ2aBc8"), "gallery");
         assert_eq!(names.get("/g/4fQ2aBc8"), "gallery");
         assert_eq!(names.get("/anything/else"), "other");

@@ -9,6 +9,7 @@ pub(crate) mod listener;
 pub(crate) mod middleware;
 mod operation_table;
 mod pages;
+mod read_only;
 mod receipt_keys;
 mod request;
 pub(crate) mod router;

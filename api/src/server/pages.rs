@@ -21,6 +21,7 @@ use crate::errors::ApiError;
 use crate::handlers::galleries::QR_CODE_SUFFIX;
 use crate::reply;
 use crate::server::gallery::{GALLERY_PREFIX, is_link};
+use crate::server::read_only::{ReadRequest, read_only};
 
 /// The path under which the files of pages are.
 const FILES_PREFIX: &str = "/assets/";
@@ -30,7 +31,6 @@ const CONSOLE: &str = "/console";
 const NO_CAMERA: &str = "camera=(), microphone=(), geolocation=()";
 /// The same for galleries, which take selfies.
 const CAMERA: &str = "camera=(self), microphone=(), geolocation=()";
-const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// A path that this module answers.
 enum Page {
@@ -78,18 +78,17 @@ pub(super) enum Audience {
 /// Returns the routes of pages.
 pub(super) fn routes(ctx: &Context, audience: Audience) -> BoxedFilter<(Response,)> {
     let site = Arc::new(Site::new(&ctx.settings.console, audience));
-    warp::path::full()
-        .and_then(|path: FullPath| {
+    let own = Arc::clone(&site);
+    let matched =
+        warp::path::full().and(warp::header::headers_cloned()).and_then(move |path: FullPath, headers| {
             let page = if path.as_str() == "/" { Some(Page::Root) } else { Page::from_path(path.as_str()) };
+            let page = page.filter(|page| own.has(page, &headers));
             async move { page.ok_or_else(reject::not_found) }
-        })
-        .and(warp::method())
-        .and(warp::header::headers_cloned())
-        .then(move |page: Page, method: Method, headers: HeaderMap| {
-            let site = Arc::clone(&site);
-            async move { site.respond(&page, &method, &headers) }
-        })
-        .boxed()
+        });
+    read_only(matched, move |page: Page, request| {
+        let site = Arc::clone(&site);
+        async move { site.respond(&page, &request) }
+    })
 }
 
 /// The files, and what headers say of them.
@@ -118,14 +117,9 @@ impl Site {
         }
     }
 
-    fn respond(&self, page: &Page, method: &Method, headers: &HeaderMap) -> Response {
-        match *method {
-            Method::GET | Method::HEAD => {}
-            Method::OPTIONS => return reply::options_response(ALLOW),
-            _ => return ApiError::method_not_allowed(ALLOW).into_response(),
-        }
+    fn respond(&self, page: &Page, request: &ReadRequest) -> Response {
+        let ReadRequest { method, headers } = request;
         let mut response = match page {
-            page if !self.has(page, headers) => ApiError::not_found().into_response(),
             Page::Console => self.page_response("console", NO_CAMERA, headers),
             Page::Gallery => self.page_response("gallery", CAMERA, headers),
             Page::QrCode(link) => self.qr_code_response(link),

@@ -2,7 +2,6 @@
 
 use photofinish_store::erasure::signing::to_json_web_key;
 use serde_json::{Value, json};
-use warp::http::Method;
 use warp::reply::Response;
 
 use crate::context::Context;
@@ -12,15 +11,8 @@ use crate::reply;
 /// The path of the keys.
 pub(crate) const RECEIPT_KEYS_PATH: &str = "/.well-known/photofinish-keys.json";
 
-const ALLOW: &str = "GET, HEAD, OPTIONS";
-
 /// Answers a request for the keys.
-pub(crate) async fn handle(ctx: &Context, method: &Method) -> Response {
-    match *method {
-        Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return reply::options_response(ALLOW),
-        _ => return ApiError::method_not_allowed(ALLOW).into_response(),
-    }
+pub(crate) async fn handle(ctx: &Context) -> Response {
     match ctx.store.erasures.keys().await {
         Ok(keys) => {
             let keys: Vec<Value> = keys.iter().map(to_json_web_key).collect();

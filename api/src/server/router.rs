@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use warp::filters::BoxedFilter;
-use warp::http::Method;
 use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, Rejection, reject};
@@ -15,12 +14,13 @@ use crate::context::Context;
 use crate::downloads::DOWNLOADS_PREFIX;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
-use crate::openapi::Documents;
+use crate::openapi::{Document, Documents};
 use crate::operation::catalog;
 use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
 use crate::server::operation_table::OperationTable;
 use crate::server::pages::{self, Audience};
+use crate::server::read_only::read_only;
 use crate::server::receipt_keys::{self, RECEIPT_KEYS_PATH};
 use crate::server::request::extract_request;
 use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
@@ -80,22 +80,16 @@ fn operations_route(ctx: OperationContext) -> BoxedFilter<(Response,)> {
 
 fn document_route() -> BoxedFilter<(Response,)> {
     let documents = Documents::shared();
-    let respond = move |path: FullPath, method: Method| {
-        let document = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest));
-        let response = document.map(|document| document.handle(&method)).ok_or_else(reject::not_found);
-        async move { response }
-    };
-    warp::path::full().and(warp::method()).and_then(respond).boxed()
+    let matched = warp::path::full().and_then(move |path: FullPath| {
+        let document = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest)).cloned();
+        async move { document.ok_or_else(reject::not_found) }
+    });
+    read_only(matched, |document: Document, _| async move { document.respond() })
 }
 
 fn receipt_keys_route(ctx: Context) -> BoxedFilter<(Response,)> {
-    match_path(RECEIPT_KEYS_PATH.to_owned())
-        .and(warp::method())
-        .then(move |method: Method| {
-            let ctx = ctx.clone();
-            async move { receipt_keys::handle(&ctx, &method).await }
-        })
-        .boxed()
+    let matched = match_path(RECEIPT_KEYS_PATH).map(move || ctx.clone());
+    read_only(matched, |ctx: Context, _| async move { receipt_keys::handle(&ctx).await })
 }
 
 fn downloads_route(ctx: Context) -> BoxedFilter<(Response,)> {
@@ -134,16 +128,13 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
 }
 
 fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
-    warp::path::full()
-        .and_then(|path: FullPath| async move {
-            AdminEndpoint::from_path(path.as_str()).ok_or_else(reject::not_found)
-        })
-        .and(warp::method())
-        .then(move |endpoint: AdminEndpoint, method: Method| {
-            let ctx = ctx.clone();
-            async move { endpoint.handle(&ctx, &method).await }
-        })
-        .boxed()
+    let matched = warp::path::full().and_then(|path: FullPath| async move {
+        AdminEndpoint::from_path(path.as_str()).ok_or_else(reject::not_found)
+    });
+    read_only(matched, move |endpoint: AdminEndpoint, _| {
+        let ctx = ctx.clone();
+        async move { endpoint.handle(&ctx).await }
+    })
 }
 
 /// Matches every path that no other route matches, and responds with 404. The body is read nevertheless: left unread,
@@ -157,12 +148,11 @@ fn unknown_route() -> BoxedFilter<(Response,)> {
 }
 
 /// Matches one path, with or without a trailing slash.
-fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
-    let path: Arc<str> = path.into();
+fn match_path(path: &'static str) -> impl Filter<Extract = (), Error = Rejection> + Clone {
     warp::path::full()
         .and_then(move |requested: FullPath| {
             let without_slash = requested.as_str().strip_suffix('/').unwrap_or(requested.as_str());
-            let matched = if without_slash == &*path { Ok(()) } else { Err(reject::not_found()) };
+            let matched = if without_slash == path { Ok(()) } else { Err(reject::not_found()) };
             async move { matched }
         })
         .untuple_one()

@@ -24,6 +24,8 @@ pub(crate) fn batch_units(entries: usize) -> u32 {
 pub(crate) enum BodySize {
     /// One object.
     Single,
+    /// One object with the ids of many photos.
+    Ids,
     /// Many objects of one kind.
     Batch,
 }

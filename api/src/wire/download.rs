@@ -106,7 +106,7 @@ pub(crate) struct CreateGalleryDownload {
 
 impl Input for CreateGalleryDownload {
     const NAME: &'static str = "CreateGalleryDownload";
-    const SIZE: BodySize = BodySize::Batch;
+    const SIZE: BodySize = BodySize::Ids;
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };

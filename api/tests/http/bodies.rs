@@ -120,6 +120,34 @@ fn a_body_in_flight_uses_the_share_of_its_organization_alone() {
     send_large_batch(&partner).defined_error(404, "NOT_FOUND");
 }
 
+#[test]
+fn visitors_of_one_network_that_declare_bodies_and_send_none_use_up_their_own_part() {
+    let budget = BodyBudget::new(4 << 20, Duration::ZERO);
+    let service = TestService::start_as(|setup| setup.body_budget = budget.clone());
+    let begin = |operation: &str, bytes: usize| {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(&format!(
+            "POST /g/4fQ2aBc8/api/gallery/{operation} HTTP/1.1\r\nhost: x\r\nsec-fetch-site: same-origin\r\n\
+             content-length: {bytes}\r\n\r\n"
+        ));
+        raw
+    };
+    // A network has a 64th of the budget.
+    let slow = begin("get", 65_536);
+    wait_for_bytes(&budget, 65_536);
+    let mut refused = begin("get", 2);
+    refused.write("{}");
+    refused.read_response().defined_error(429, "TOO_MANY_REQUESTS");
+    let partner = service.partner();
+    send_large_batch(&partner).defined_error(404, "NOT_FOUND");
+    drop(slow);
+    wait_for_bytes(&budget, 0);
+    // The ids of 2,000 photos are the most that a visitor sends.
+    let mut large = begin("download/create", 131_073);
+    large.write(&"x".repeat(131_073));
+    large.read_response().defined_error(413, "PAYLOAD_TOO_LARGE");
+}
+
 /// Sends the head of a batch of a megabyte.
 fn begin_batch(service: &TestService, partner: &Partner) -> RawConnection {
     let key = partner.key.as_ref().unwrap();

@@ -284,9 +284,15 @@ fn a_declared_length_over_the_limit_is_413_before_the_body_is_sent() {
 fn a_refused_request_keeps_its_connection() {
     let service = TestService::start();
     let key = service.partner().key.unwrap();
-    for (line, status) in
-        [("POST /openapi/no/such/path", 404), ("POST /elsewhere", 404), ("PUT /openapi/albums/list", 405)]
-    {
+    for (line, status) in [
+        ("POST /openapi/no/such/path", 404),
+        ("POST /elsewhere", 404),
+        ("PUT /openapi/albums/list", 405),
+        ("POST /openapi/openapi.json", 405),
+        ("POST /.well-known/photofinish-keys.json", 405),
+        ("POST /console", 405),
+        ("POST /healthz", 405),
+    ] {
         let mut raw = RawConnection::connect(&service);
         raw.write(&format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"));
         // Many clients send the body in a second write, which may be late.

@@ -18,12 +18,13 @@ use crate::model::cost::thread_cpu_time;
 use crate::search::scoring::FaceQuery;
 use crate::traits::Result;
 
-/// Most probes of one pass. With AVX-512 a pass of 32 takes two to three times as long as one of 1, with AVX2 up to twelve
-/// times (`cargo xtask bench search`), which is how much longer the first search of it waits: see [`limit_probes`].
+/// Most probes of one pass. A pass of 32 takes three to four times as long as one of 1 with AVX-512 VNNI, six to eight times with
+/// AVX2, and more than twenty times with neither (`cargo xtask bench search`), which is how much longer the first search of it
+/// waits: see [`limit_probes`].
 const MAX_PROBES: usize = 32;
 
-/// Fewest probes that a pass is limited to: with fewer it mostly waits for memory, and as many searches would take longer.
-const MIN_PROBES: usize = 4;
+/// Fewest probes that a pass is limited to: with fewer it mostly reads, and all searches together would take longer.
+const MIN_PROBES: usize = 8;
 
 /// How long a pass may take before those after it get fewer probes. A selfie takes two or three, and a client
 /// that waits a second is to be answered.
@@ -70,6 +71,13 @@ pub(super) enum Progress {
     New,
     /// A later one: such searches go before new ones, so that what was begun is answered.
     Continued,
+}
+
+impl Progress {
+    /// That of a search's first pass in this attempt, counted from 1.
+    pub(super) fn of_attempt(attempt: usize) -> Self {
+        if attempt == 1 { Self::New } else { Self::Continued }
+    }
 }
 
 /// The searches of one album that wait for a pass over it.
@@ -206,11 +214,12 @@ impl Drop for RunningPasses {
 }
 
 /// Returns how many probes the next pass has, after one of `probes` under the limit `max_probes` took `time`: as many as take
-/// [`PASS_TIME`] at that rate; after a short pass at most twice as many as before, and no more than before where it was not full.
+/// [`PASS_TIME`] at that rate, in steps of at most a half or twice: a single pass may have waited for a processor. After a short
+/// pass that was not full they are no more than before.
 fn limit_probes(max_probes: usize, probes: usize, time: Duration) -> usize {
     let affordable = (probes as f64 * PASS_TIME.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize;
     let limit = if time > PASS_TIME {
-        affordable.min(max_probes)
+        affordable.clamp(max_probes / 2, max_probes)
     } else {
         affordable.min(2 * probes).max(max_probes)
     };
@@ -424,15 +433,16 @@ mod tests {
         };
         assert_eq!(settle(0.002, 0.0005), MAX_PROBES);
         let limit = settle(0.03, 0.007);
-        assert!((7..=10).contains(&limit), "{limit} probes");
+        assert!((8..=10).contains(&limit), "{limit} probes");
         assert_eq!(settle(0.5, 0.1), MIN_PROBES);
+        assert_eq!(limit_probes(MAX_PROBES, 1, seconds(9.0)), MAX_PROBES / 2);
         // Back to many when the machine is idle again, and not because a search alone was fast.
         assert_eq!(
-            (0..4).fold(MIN_PROBES, |limit, _| limit_probes(limit, limit, seconds(0.001))),
+            (0..2).fold(MIN_PROBES, |limit, _| limit_probes(limit, limit, seconds(0.001))),
             MAX_PROBES
         );
-        assert_eq!(limit_probes(8, 1, seconds(0.001)), 8);
-        assert_eq!(limit_probes(8, 1, seconds(0.2)), MIN_PROBES);
+        assert_eq!(limit_probes(16, 1, seconds(0.001)), 16);
+        assert_eq!(limit_probes(16, 1, seconds(0.2)), MIN_PROBES);
         assert_eq!(limit_probes(8, 8, Duration::ZERO), 16);
     }
 

@@ -260,7 +260,7 @@ impl FaceIndex for FaceCache {
         loop {
             let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
             // From here on the faces may change: reading from the database holds up no update of the album.
-            let progress = if attempt == 1 { Progress::New } else { Progress::Continued };
+            let progress = Progress::of_attempt(attempt);
             let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?.pop();
             let mut ranker = self.ranker(album);
             let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;
@@ -283,7 +283,7 @@ impl FaceIndex for FaceCache {
         let mut attempt = 1;
         loop {
             let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
-            let person = PersonSearch::new(self, album, faces, probe);
+            let person = PersonSearch::new(self, album, faces, probe, Progress::of_attempt(attempt));
             let hits = selfie::find_photos(&person, &search).await?;
             if person.is_current().await || attempt == MAX_ATTEMPTS {
                 return Ok(hits);

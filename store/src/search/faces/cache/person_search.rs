@@ -21,6 +21,8 @@ pub(super) struct PersonSearch<'a> {
     count: usize,
     /// For the first pass.
     faces: Mutex<Option<OwnedRwLockReadGuard<ResidentFaces>>>,
+    /// What the first pass is to the search: the search may have begun again.
+    first: Progress,
     ranker: tokio::sync::Mutex<Ranker<'a>>,
 }
 
@@ -30,10 +32,11 @@ impl<'a> PersonSearch<'a> {
         album: AlbumId,
         faces: OwnedRwLockReadGuard<ResidentFaces>,
         probe: &Embedding,
+        first: Progress,
     ) -> Self {
         let count = faces.matrix.count_comparable(probe);
         let ranker = tokio::sync::Mutex::new(cache.ranker(album));
-        Self { cache, album, count, faces: Mutex::new(Some(faces)), ranker }
+        Self { cache, album, count, faces: Mutex::new(Some(faces)), first, ranker }
     }
 
     /// See [`Ranker::is_current`].
@@ -49,10 +52,9 @@ impl AlbumFaces for PersonSearch<'_> {
 
     async fn search(&self, queries: Vec<FaceQuery>) -> Result<Vec<Vec<ScoredFace>>> {
         let first = self.faces.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let progress = if first.is_some() { Progress::New } else { Progress::Continued };
-        let faces = match first {
-            Some(faces) => Some(faces),
-            None => self.cache.faces_in_memory(self.album).await?,
+        let (faces, progress) = match first {
+            Some(faces) => (Some(faces), self.first),
+            None => (self.cache.faces_in_memory(self.album).await?, Progress::Continued),
         };
         let Some(faces) = faces else { return Ok(vec![Vec::new(); queries.len()]) };
         let shortlists = self.cache.shortlist(self.album, faces, &queries, progress).await?;
