@@ -128,7 +128,7 @@ fn visitors_of_one_network_that_declare_bodies_and_send_none_use_up_their_own_pa
         let mut raw = RawConnection::connect(&service);
         raw.write(&format!(
             "POST /g/4fQ2aBc8/api/gallery/{operation} HTTP/1.1\r\nhost: x\r\nsec-fetch-site: same-origin\r\n\
-             content-length: {bytes}\r\n\r\n"
+             content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
         ));
         raw
     };
