@@ -24,10 +24,6 @@ use crate::turns::{Turn, Turns, current_organization};
 /// How long a statement waits for another process (a command beside the service) to commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Rows that a connection's thread reads ahead of who asked for them. With sqlx's 50 it stops and is woken again 14,000 times
-/// while a large album is loaded.
-const ROW_BUFFER: usize = 1024;
-
 /// How long emptying the log waits for readers, and with it every writer.
 const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -325,7 +321,6 @@ fn connect_options(path: &Path) -> SqliteConnectOptions {
         // Confirmations must survive a power cut: the log is synced at every commit.
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
-        .row_buffer_size(ROW_BUFFER)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         // What is deleted is overwritten with zeros: a face that was erased is not in the file any more.
         .pragma("secure_delete", "on")
