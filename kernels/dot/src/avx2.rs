@@ -20,7 +20,7 @@ const VECTOR_ROWS: usize = 4;
 const VECTORS: usize = BLOCK_ROWS / VECTOR_ROWS;
 
 /// Probes that are multiplied with two vectors of rows while those are in registers: their eight sums, the rows and a factor
-/// are most of the sixteen registers. Three, five and six were no faster.
+/// are most of the sixteen registers. Two and three were slower, five and six slower with few probes and hardly faster with 32.
 const TILE: usize = 4;
 
 /// A group of components of each probe of a tile, 16 bits each.
