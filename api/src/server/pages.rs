@@ -79,10 +79,15 @@ pub(super) enum Audience {
 pub(super) fn routes(ctx: &Context, audience: Audience) -> BoxedFilter<(Response,)> {
     let site = Arc::new(Site::new(&ctx.settings.console, audience));
     let own = Arc::clone(&site);
-    let matched =
-        warp::path::full().and(warp::header::headers_cloned()).and_then(move |path: FullPath, headers| {
+    let matched = warp::path::full()
+        .and_then(|path: FullPath| {
             let page = if path.as_str() == "/" { Some(Page::Root) } else { Page::from_path(path.as_str()) };
-            let page = page.filter(|page| own.has(page, &headers));
+            async move { page.ok_or_else(reject::not_found) }
+        })
+        // After the path: requests of other routes come by here too.
+        .and(warp::header::headers_cloned())
+        .and_then(move |page: Page, headers: HeaderMap| {
+            let page = own.has(&page, &headers).then_some(page);
             async move { page.ok_or_else(reject::not_found) }
         });
     read_only(matched, move |page: Page, request| {

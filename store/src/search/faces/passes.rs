@@ -183,7 +183,8 @@ impl RunningPasses {
         let (before, start) = (thread_cpu_time(), Instant::now());
         let mut shortlists = devices.make_pass(&first.faces, &queries).into_iter();
         let cpu = thread_cpu_time().saturating_sub(before);
-        // A pass over a small album is short, whatever the clock says of it on a busy machine.
+        // Where so few faces take long, it is the machine and not the pass. Only tests have so small an album here: the cache
+        // scores it without a shared pass.
         if first.faces.matrix.len().saturating_mul(MAX_PROBES) > THREAD_SCORES {
             let mut state = self.passes.lock();
             state.max_probes = limit_probes(state.max_probes, probes, start.elapsed());
