@@ -68,6 +68,28 @@ async function editWebhook(page) {
  */
 const OWN_ATTEMPTS = [4_500, 58_500, 328_500];
 
+/** Reloads until the page shows a delivery in a state with so many attempts or more, opens it, and returns how many it shows. */
+async function showAttempts(page, row, { state, attempts }) {
+  const dialog = page.getByRole("dialog");
+  const end = Date.now() + PATIENCE;
+  while (Date.now() < end) {
+    const answered = page.waitForResponse((response) => response.url().endsWith("/webhooks/deliveries/list"));
+    await page.getByRole("button", { name: "Reload" }).click();
+    await answered;
+    await page.getByRole("button", { name: "Reload" }).and(page.locator(":enabled")).waitFor();
+    // An attempt is counted when it begins: its outcome, in the state and among the attempts, is stored later.
+    if (Number(await row.locator("td").nth(4).innerText()) < attempts) continue;
+    if (!(await row.getByText(state).isVisible())) continue;
+    await row.getByRole("button", { name: "Show" }).click();
+    await dialog.locator("ol > li").first().waitFor();
+    const shown = await dialog.locator("ol > li").count();
+    if (shown >= attempts) return shown;
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+  }
+  return assert.fail(`the page shows no attempt of ${attempts} with the state ${state}`);
+}
+
 /** Sends the newest delivery again, and reloads until the page shows the attempt. */
 async function sendAgain(page, { answer, state, attempts }) {
   const row = page.getByRole("table", { name: "Deliveries" }).locator("tbody tr").first();
@@ -83,19 +105,7 @@ async function sendAgain(page, { answer, state, attempts }) {
   await dialog.getByRole("button", { name: "Send again" }).click();
   await page.getByText("It is sent again").waitFor();
   await dialog.waitFor({ state: "detached" });
-  const attempted = row.locator("td").nth(4);
-  const end = Date.now() + PATIENCE;
-  while (Number(await attempted.innerText()) < attempts) {
-    assert.ok(Date.now() < end, `the page shows no attempt of ${attempts}`);
-    const answered = page.waitForResponse((response) => response.url().endsWith("/webhooks/deliveries/list"));
-    await page.getByRole("button", { name: "Reload" }).click();
-    await answered;
-    await page.getByRole("button", { name: "Reload" }).and(page.locator(":enabled")).waitFor();
-  }
-  await row.getByText(state).waitFor();
-  await row.getByRole("button", { name: "Show" }).click();
-  await page.waitForFunction((count) => document.querySelectorAll("dialog ol > li").length >= count, attempts);
-  const shown = await dialog.locator("ol > li").count();
+  const shown = await showAttempts(page, row, { state, attempts });
   const elapsed = Date.now() - sent;
   const own = state === "Waiting" ? OWN_ATTEMPTS.filter((earliest) => elapsed >= earliest).length : 0;
   assert.ok(shown <= attempts + own, `${shown} attempts ${elapsed} ms after it was sent again`);
