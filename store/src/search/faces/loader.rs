@@ -117,7 +117,7 @@ impl AlbumLoader {
         };
         let Some(changes) = changes else {
             // Dropped before the reload, so that both are never in memory at once.
-            *faces = AlbumFaces::default();
+            faces.clear();
             update_entry(&self.albums, slot, |entry| entry.bytes = 0);
             return Ok(false);
         };
@@ -152,8 +152,8 @@ impl AlbumLoader {
         let bytes = matrix.bytes();
         let residency = Arc::new(ResidencyGuard(Arc::clone(&self.memory_freed)));
         let weak = Arc::downgrade(&residency);
-        let change = Some(change);
-        *faces = AlbumFaces { change, matrix, _residency: Some(residency), ..AlbumFaces::default() };
+        let (change, passes) = (Some(change), Arc::clone(&faces.passes));
+        *faces = AlbumFaces { change, matrix, passes, _residency: Some(residency), ..AlbumFaces::default() };
         metrics::counter!(metric_names::FACE_INDEX_LOADS).increment(1);
         update_entry(&self.albums, slot, |entry| (entry.bytes, entry.residency) = (bytes, weak));
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_kernels::quantised::Scanner;
-use tokio::sync::{OwnedRwLockReadGuard, oneshot};
+use tokio::sync::{RwLock, oneshot};
 
 use super::gpu::GpuAlbums;
 use super::matrix::pass::Pass;
@@ -107,12 +107,14 @@ impl Default for PassState {
     }
 }
 
-/// A search and its hold on the faces, which do not change until it has its shortlists.
+/// A search that waits. It does not lock the faces meanwhile: a queue of searches keeps no update of the album waiting.
 struct WaitingSearch {
     queries: Vec<FaceQuery>,
     progress: Progress,
-    faces: OwnedRwLockReadGuard<AlbumFaces>,
-    shortlists: oneshot::Sender<Shortlists>,
+    /// Those of all searches that wait here.
+    faces: Arc<RwLock<AlbumFaces>>,
+    /// Gets `None` if the faces have left memory.
+    shortlists: oneshot::Sender<Option<Shortlists>>,
 }
 
 /// What a pass found for a search.
@@ -125,14 +127,15 @@ pub(super) struct Shortlists {
 }
 
 impl SharedPasses {
-    /// Returns a shortlist per query, after the next pass over `faces`, whose passes these are.
+    /// Returns a shortlist per query, after the next pass over `faces`, whose passes these are, as they are by then; `None` if
+    /// they have been dropped by then, to be read again.
     pub(super) async fn shortlist(
         self: &Arc<Self>,
         devices: PassDevices,
-        faces: OwnedRwLockReadGuard<AlbumFaces>,
+        faces: Arc<RwLock<AlbumFaces>>,
         queries: Vec<FaceQuery>,
         progress: Progress,
-    ) -> Result<Shortlists> {
+    ) -> Result<Option<Shortlists>> {
         let (shortlists, outcome) = oneshot::channel();
         let was_running = {
             let mut state = self.lock();
@@ -162,42 +165,61 @@ struct RunningPasses {
 impl RunningPasses {
     /// Makes a pass for those that wait; returns false when nobody does, and another thread is then started for the next.
     fn run_next(&mut self, devices: &PassDevices) -> bool {
+        let Some(lock) = self.find_faces() else { return false };
+        // Anew for each pass: an update that waits gets its turn between two of them.
+        let faces = lock.blocking_read();
         let searches = {
             let mut state = self.passes.lock();
-            // The clients of these have gone.
-            state.waiting.retain(|search| !search.shortlists.is_closed());
             let max_probes = state.max_probes;
             let next = take_next(&mut state.waiting, max_probes);
-            state.is_running = !next.is_empty();
-            self.has_ended = next.is_empty();
             #[cfg(test)]
             {
                 state.passes += next.len().min(1);
             }
             next
         };
-        let Some(first) = searches.first() else { return false };
-        // All hold the same faces: they have not changed since the first one of them came.
+        if searches.is_empty() || faces.change.is_none() {
+            for search in searches {
+                drop(search.shortlists.send(None));
+            }
+            return true;
+        }
         let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
         let probes = queries.len();
         let (before, start) = (thread_cpu_time(), Instant::now());
-        let mut shortlists = devices.make_pass(&first.faces, &queries).into_iter();
+        let mut shortlists = devices.make_pass(&faces, &queries).into_iter();
         let cpu = thread_cpu_time().saturating_sub(before);
         // Where so few faces take long, it is the machine and not the pass. Only tests have so small an album here: the cache
         // scores it without a shared pass.
-        if first.faces.matrix.len().saturating_mul(MAX_PROBES) > THREAD_SCORES {
+        if faces.matrix.len().saturating_mul(MAX_PROBES) > THREAD_SCORES {
             let mut state = self.passes.lock();
             state.max_probes = limit_probes(state.max_probes, probes, start.elapsed());
         }
+        // Before the searches go on: a client that has its answer finds that nobody uses the faces for it any more.
+        drop(faces);
+        drop(lock);
         for search in searches {
             let own = search.queries.len();
             let found = shortlists.by_ref().take(own).collect();
             drop(search.faces);
             let cpu = cpu.mul_f64(own as f64 / probes as f64);
             // A client may have gone meanwhile.
-            drop(search.shortlists.send(Shortlists { found, cpu }));
+            drop(search.shortlists.send(Some(Shortlists { found, cpu })));
         }
         true
+    }
+}
+
+impl RunningPasses {
+    /// Returns the faces for which searches wait; ends the passes if none does.
+    fn find_faces(&mut self) -> Option<Arc<RwLock<AlbumFaces>>> {
+        let mut state = self.passes.lock();
+        // The clients of these have gone.
+        state.waiting.retain(|search| !search.shortlists.is_closed());
+        let faces = state.waiting.first().map(|search| Arc::clone(&search.faces));
+        state.is_running = faces.is_some();
+        self.has_ended = faces.is_none();
+        faces
     }
 }
 
@@ -269,15 +291,14 @@ fn count_threads(rows: usize, probes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::device::Device;
-    use tokio::sync::RwLock;
-
     use super::*;
     use crate::model::encoding::vector_to_bytes;
     use crate::model::ids::{FaceId, PhotoId};
     use crate::model::photo::{BoundingBox, Embedding};
     use crate::search::faces::matrix::{FaceMatrix, IndexedFace, UnlimitedMemory};
+    use crate::search::faces::source::Change;
     use crate::search::scoring::{HitsPer, ScoreRule};
+    use photofinish_kernels::device::Device;
 
     fn cpu() -> PassDevices {
         PassDevices { scanner: Scanner::new(&Device::Cpu), gpu: None }
@@ -296,7 +317,7 @@ mod tests {
             };
             matrix.push(&face, &UnlimitedMemory).unwrap();
         }
-        AlbumFaces { matrix, ..AlbumFaces::default() }
+        AlbumFaces { change: Some(Change::new(1)), matrix, ..AlbumFaces::default() }
     }
 
     fn direction(degree: i64) -> [f32; 2] {
@@ -309,52 +330,57 @@ mod tests {
         FaceQuery { probe, k: 1, per: HitsPer::Face, scores: 0.5..2.0, rule: ScoreRule::default() }
     }
 
-    async fn make_waiting(
-        faces: &Arc<RwLock<AlbumFaces>>,
+    fn make_waiting(
         progress: Progress,
         probes: usize,
-    ) -> (WaitingSearch, oneshot::Receiver<Shortlists>) {
+    ) -> (WaitingSearch, oneshot::Receiver<Option<Shortlists>>) {
         let (shortlists, receiver) = oneshot::channel();
         let queries = (0..probes as i64).map(make_query).collect();
-        let faces = Arc::clone(faces).read_owned().await;
-        (WaitingSearch { queries, progress, faces, shortlists }, receiver)
+        (WaitingSearch { queries, progress, faces: Arc::default(), shortlists }, receiver)
+    }
+
+    /// Calls `test` with a runtime whose one thread for passes is busy, and with what makes it free.
+    fn with_busy_pass_thread<F: Future<Output = ()>>(test: impl FnOnce(std::sync::mpsc::Sender<()>) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async move {
+            drop(tokio::task::spawn_blocking(move || released.recv()));
+            test(release).await;
+        });
+    }
+
+    /// Starts searches of two probes each, and returns when they wait.
+    async fn start_searches(
+        faces: &Arc<RwLock<AlbumFaces>>,
+        probes: impl Iterator<Item = i64>,
+    ) -> Vec<tokio::task::JoinHandle<Option<Shortlists>>> {
+        let passes = Arc::clone(&faces.read().await.passes);
+        let start = |number: i64| {
+            let (faces, passes) = (Arc::clone(faces), Arc::clone(&passes));
+            tokio::spawn(async move {
+                let queries = vec![make_query(number), make_query(number + 180)];
+                passes.shortlist(cpu(), faces, queries, Progress::New).await.unwrap()
+            })
+        };
+        let searches = probes.map(start).collect();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        searches
     }
 
     #[test]
     fn searches_that_wait_share_a_pass_and_each_gets_its_own_faces() {
-        // One thread for passes, which is busy until all searches have come.
-        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        runtime.block_on(async move {
-            let busy = tokio::task::spawn_blocking(move || released.recv());
+        with_busy_pass_thread(async |release| {
             let faces = Arc::new(RwLock::new(make_faces()));
             let passes = Arc::clone(&faces.read().await.passes);
-            let searches: Vec<_> = (0..40)
-                .map(|number| {
-                    let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
-                    tokio::spawn(async move {
-                        let guard = faces.read_owned().await;
-                        let queries = vec![make_query(number), make_query(number + 180)];
-                        passes.shortlist(cpu(), guard, queries, Progress::New).await.unwrap()
-                    })
-                })
-                .collect();
-            let gone = tokio::spawn({
-                let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
-                async move {
-                    let guard = faces.read_owned().await;
-                    passes.shortlist(cpu(), guard, vec![make_query(0)], Progress::New).await
-                }
-            });
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
+            let mut searches = start_searches(&faces, 0..41).await;
+            let gone = searches.pop().unwrap();
             gone.abort();
             assert!(gone.await.unwrap_err().is_cancelled());
             release.send(()).unwrap();
-            busy.await.unwrap().unwrap();
             for (number, search) in searches.into_iter().enumerate() {
-                let shortlists = search.await.unwrap().found;
+                let shortlists = search.await.unwrap().unwrap().found;
                 for (degree, faces) in [number, number + 180].into_iter().zip(shortlists) {
                     assert!(faces.iter().any(|face| face.face.0 == degree as i64), "degree {degree}");
                     assert!(faces.len() < 30, "{} faces for degree {degree}", faces.len());
@@ -362,11 +388,38 @@ mod tests {
             }
             // 80 probes, 32 at once.
             assert_eq!(passes.lock().passes, 3);
-            // The next search starts another thread, and nobody holds the faces any more.
-            let guard = Arc::clone(&faces).read_owned().await;
-            let again = passes.shortlist(cpu(), guard, vec![make_query(7)], Progress::Continued).await;
-            assert_eq!(again.unwrap().found.len(), 1);
-            assert!(faces.try_write().is_ok());
+            // The next search starts another thread.
+            let again = passes.shortlist(cpu(), faces, vec![make_query(7)], Progress::Continued).await;
+            assert_eq!(again.unwrap().unwrap().found.len(), 1);
+        });
+    }
+
+    #[test]
+    fn searches_that_wait_hold_up_no_update_and_see_what_it_made() {
+        with_busy_pass_thread(async |release| {
+            let faces = Arc::new(RwLock::new(make_faces()));
+            let searches = start_searches(&faces, 0..2).await;
+            let mut updated = faces.try_write().unwrap();
+            updated.matrix = FaceMatrix::default();
+            drop(updated);
+            release.send(()).unwrap();
+            for search in searches {
+                assert!(search.await.unwrap().unwrap().found.iter().all(Vec::is_empty));
+            }
+        });
+    }
+
+    #[test]
+    fn searches_are_told_when_the_faces_they_wait_for_have_left_memory() {
+        with_busy_pass_thread(async |release| {
+            let faces = Arc::new(RwLock::new(make_faces()));
+            // More than one pass takes.
+            let searches = start_searches(&faces, 0..40).await;
+            faces.try_write().unwrap().clear();
+            release.send(()).unwrap();
+            for search in searches {
+                assert!(search.await.unwrap().is_none());
+            }
         });
     }
 
@@ -380,23 +433,22 @@ mod tests {
 
     /// Searches of three passes each come faster than they can be answered, and leave after four: some are answered, the
     /// patient one too.
-    #[tokio::test]
-    async fn searches_that_leave_soon_are_answered_although_more_come_than_can_be() {
+    #[test]
+    fn searches_that_leave_soon_are_answered_although_more_come_than_can_be() {
         const PATIENCE: usize = 4;
-        let faces = Arc::new(RwLock::new(make_faces()));
         let mut waiting = Vec::new();
         let (mut answered, mut is_patient_answered) = (0, false);
-        let mut receivers: Vec<(usize, usize, oneshot::Receiver<Shortlists>)> = Vec::new();
+        let mut receivers: Vec<(usize, usize, oneshot::Receiver<Option<Shortlists>>)> = Vec::new();
         for time in 0..40 {
             for number in 0..20 {
-                let (search, receiver) = make_waiting(&faces, Progress::New, 2).await;
+                let (search, receiver) = make_waiting(Progress::New, 2);
                 waiting.push(search);
                 let is_patient = (time, number) == (10, 10);
                 receivers.push((if is_patient { usize::MAX } else { time + PATIENCE }, 1, receiver));
             }
             waiting.retain(|search| !search.shortlists.is_closed());
             for search in take_next(&mut waiting, MAX_PROBES) {
-                drop(search.shortlists.send(Shortlists { found: Vec::new(), cpu: Duration::ZERO }));
+                drop(search.shortlists.send(None));
             }
             let mut left = Vec::new();
             for (until, passes, mut receiver) in receivers {
@@ -406,7 +458,7 @@ mod tests {
                         is_patient_answered |= until == usize::MAX;
                     }
                     Ok(_) if until > time => {
-                        let (search, receiver) = make_waiting(&faces, Progress::Continued, 1).await;
+                        let (search, receiver) = make_waiting(Progress::Continued, 1);
                         waiting.push(search);
                         left.push((until, passes + 1, receiver));
                     }

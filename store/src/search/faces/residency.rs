@@ -80,6 +80,13 @@ pub(super) struct AlbumFaces {
     pub(super) _residency: Option<Arc<ResidencyGuard>>,
 }
 
+impl AlbumFaces {
+    /// Drops the faces, to be read again. Searches that wait for a pass wait on.
+    pub(super) fn clear(&mut self) {
+        *self = Self { passes: Arc::clone(&self.passes), ..Self::default() };
+    }
+}
+
 /// Wakes the waiting load when it is dropped.
 pub(super) struct ResidencyGuard(pub(super) Arc<AtomicWaker>);
 

@@ -200,15 +200,27 @@ impl FaceCache {
         queries: &[FaceQuery],
         progress: Progress,
     ) -> Result<Vec<Vec<ShortlistedFace>>> {
-        let found = if faces.matrix.len() <= INLINE_SCORING_FACES {
-            let before = thread_cpu_time();
-            let pass = Pass { scanner: self.scanner, threads: 1, gpu: None };
-            let found = faces.matrix.shortlist(&pass, &queries.iter().collect::<Vec<_>>());
-            Shortlists { found, cpu: thread_cpu_time().saturating_sub(before) }
-        } else {
-            let passes = Arc::clone(&faces.passes);
+        let (mut faces, mut progress) = (faces, progress);
+        let found = loop {
+            if faces.matrix.len() <= INLINE_SCORING_FACES {
+                let before = thread_cpu_time();
+                let pass = Pass { scanner: self.scanner, threads: 1, gpu: None };
+                let found = faces.matrix.shortlist(&pass, &queries.iter().collect::<Vec<_>>());
+                break Shortlists { found, cpu: thread_cpu_time().saturating_sub(before) };
+            }
+            let (passes, lock) =
+                (Arc::clone(&faces.passes), Arc::clone(OwnedRwLockReadGuard::rwlock(&faces)));
+            // An update may change the faces while this waits for a pass: each pass sees all of them as of one change.
+            drop(faces);
             let devices = PassDevices { scanner: self.scanner, gpu: self.gpu.get().cloned() };
-            passes.shortlist(devices, faces, queries.to_vec(), progress).await?
+            if let Some(found) = passes.shortlist(devices, lock, queries.to_vec(), progress).await? {
+                break found;
+            }
+            // They were dropped meanwhile, because so much has changed that they must be read again.
+            let Some(current) = self.current_faces(album).await? else {
+                return Ok(vec![Vec::new(); queries.len()]);
+            };
+            (faces, progress) = (current, Progress::Continued);
         };
         self.costs.add(album, FACE_SEARCH_STAGE, Spent { cpu: found.cpu, ..Spent::default() });
         Ok(found.found)
