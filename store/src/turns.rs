@@ -2,6 +2,7 @@
 //! what is running has ended, and for one of each organization before it. Used where no more can be done at once: loading the
 //! faces of an album into memory, writing to a database file, and reading it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,18 +11,30 @@ use tokio::sync::oneshot;
 use crate::model::ids::OrganizationId;
 
 tokio::task_local! {
-    static ORGANIZATION: OrganizationId;
+    static ORGANIZATION: Cell<Option<OrganizationId>>;
 }
 
 /// Runs work on behalf of an organization: where the store serves one at a time, it waits in that organization's turns.
 /// Work outside of this is the service's own. A task that the work spawns is outside.
 pub async fn on_behalf_of<T>(organization: OrganizationId, work: impl Future<Output = T>) -> T {
-    ORGANIZATION.scope(organization, work).await
+    ORGANIZATION.scope(Cell::new(Some(organization)), work).await
+}
+
+/// Runs work that finds out for itself on whose behalf it is, and says so with [`continue_on_behalf_of`].
+pub async fn on_behalf_of_whom_it_finds<T>(work: impl Future<Output = T>) -> T {
+    ORGANIZATION.scope(Cell::new(None), work).await
+}
+
+/// From here on, this work is on behalf of an organization. Without effect outside of [`on_behalf_of_whom_it_finds`] and
+/// [`on_behalf_of`].
+pub fn continue_on_behalf_of(organization: OrganizationId) {
+    // Fails outside of them alone.
+    ORGANIZATION.try_with(|current| current.set(Some(organization))).ok();
 }
 
 /// The organization on whose behalf this task runs.
 pub(crate) fn current_organization() -> Option<OrganizationId> {
-    ORGANIZATION.try_with(|organization| *organization).ok()
+    ORGANIZATION.try_with(Cell::get).ok().flatten()
 }
 
 /// Gives out one turn at a time, or a few. Cheap to clone.

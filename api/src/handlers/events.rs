@@ -9,19 +9,19 @@ use time::OffsetDateTime;
 use tracing::Instrument;
 use warp::reply::Response;
 
-use crate::auth::AnyScope;
+use crate::auth::{AnyScope, Caller};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::event_feed::{Recent, StreamPermit};
-use crate::sse::{EventSender, LastEventId, open_stream, send_event, send_text};
+use crate::sse::{EventSender, LastEventId, open_stream, send_text, send_until_end};
 use crate::wire::cursor::EventPosition;
 use crate::wire::event::{Event, EventPage, ListEvents};
 
 /// How often a stream checks its key.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// A comment is sent with every this many checks, so that no proxy takes the stream for a dead one.
-const CHECKS_PER_COMMENT: u32 = 15;
+/// A comment is sent after this long without an event, so that no proxy takes the stream for a dead one.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// When a client connects again: the service is being updated.
 const RETRY_AFTER: Duration = Duration::from_secs(3);
 /// Events of one page that a stream reads from the database.
@@ -61,7 +61,8 @@ pub(crate) async fn stream(
     let (sender, response) = open_stream();
     let stream =
         EventStream { ctx, caller, permit, sender, position: begin.position(), types, album: input.album };
-    let task = async move { stream.run(begin).await };
+    let organization = stream.caller.tenant.organization;
+    let task = photofinish_store::on_behalf_of(organization, async move { stream.run(begin).await });
     // The task ends when the key becomes invalid, the service drains, the database fails, or the client disconnects.
     tokio::spawn(task.in_current_span());
     Ok(response)
@@ -112,37 +113,49 @@ struct EventStream {
     album: Option<AlbumId>,
 }
 
+/// Waits until the service drains or the key becomes invalid.
+async fn wait_for_end(ctx: &Context, caller: &Caller) -> ApiError {
+    let mut checks = tokio::time::interval(CHECK_INTERVAL);
+    loop {
+        tokio::select! {
+            () = ctx.draining.wait_until_begun() => {
+                return ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER));
+            }
+            _ = checks.tick() => {
+                if let Err(error) = caller.check_credential(&ctx.store).await {
+                    return error;
+                }
+            }
+        }
+    }
+}
+
 impl EventStream {
-    async fn run(mut self, begin: Begin) {
+    async fn run(self, begin: Begin) {
+        let (ctx, caller, sender) = (self.ctx.clone(), *self.caller, self.sender.clone());
+        send_until_end(&sender, self.send_all(begin), wait_for_end(&ctx, &caller)).await;
+    }
+
+    /// Sends events until something fails.
+    async fn send_all(mut self, begin: Begin) -> ApiError {
         let mut new_events = self.permit.subscribe();
         send_text(&self.sender, format!("retry: {}\n\n", RETRY_AFTER.as_millis())).await;
         let mut outcome = match begin {
             Begin::After(_) => self.report_loss().await,
             Begin::Now(_) => Ok(()),
         };
-        let mut checks = tokio::time::interval(CHECK_INTERVAL);
-        let mut checks_until_comment = CHECKS_PER_COMMENT;
-        while outcome.is_ok() {
-            tokio::select! {
-                () = self.sender.closed() => return,
-                () = self.ctx.draining.wait_until_begun() => {
-                    outcome = Err(ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER)));
-                }
-                _ = checks.tick() => {
-                    outcome = self.caller.check_credential(&self.ctx.store).await;
-                    checks_until_comment -= 1;
-                    if checks_until_comment == 0 {
-                        checks_until_comment = CHECKS_PER_COMMENT;
-                        send_text(&self.sender, ": \n\n".to_owned()).await;
-                    }
-                }
-                // Cannot fail: the feed, which the permit has, keeps the sender.
-                _ = new_events.changed() => outcome = self.send_new().await,
+        loop {
+            if let Err(error) = outcome {
+                return error;
             }
-        }
-        if let Err(error) = outcome {
-            error.log();
-            send_event(&self.sender, "error", &error.to_json()).await;
+            outcome = match tokio::time::timeout(COMMENT_INTERVAL, new_events.changed()).await {
+                // Cannot fail: the feed, which the permit has, keeps the sender.
+                Ok(_) => self.send_new().await,
+                Err(_) => {
+                    send_text(&self.sender, ": \n\n".to_owned()).await;
+                    Ok(())
+                }
+            };
         }
     }
 
