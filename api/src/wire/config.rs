@@ -277,7 +277,8 @@ impl Input for Grid {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let (count, pixels) = (|| Integer { min: 1, max: 16 }, || Integer { min: 64, max: 8192 });
-        let description = "Maximum size of a cell after scaling, pixels.";
+        let description =
+            "Maximum size of a cell after scaling, pixels; below 640 as 640, above 2048 as 2048.";
         let rows = fields.required("rows", "Number of rows of cells.", count());
         let columns = fields.required("columns", "Number of columns of cells.", count());
         let cell_width = fields.required("cellWidth", description, pixels());

@@ -27,6 +27,10 @@ const EDGE_MARGIN: f32 = 2.0;
 /// cell, so smaller cells would only be more.
 pub(crate) const MIN_CELL_SIDE: u32 = 640;
 
+/// Most of a side of a cell's picture: the long side of the frame in which photos are looked at as a whole. A run of the face
+/// detector takes time and memory in proportion to the pixels of its input; whoever wants more detail has more cells.
+pub(crate) const MAX_CELL_SIDE: u32 = 2048;
+
 /// A grid, bounded for one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellGrid {
@@ -69,8 +73,8 @@ impl CellGrid {
     /// `max_cells`. Of the grids that remain, returns the one that shows the most detail, and of those with the same detail
     /// the finest.
     pub(crate) fn bounded(grid: &Grid, frame: Size, max_cells: u32) -> Self {
-        let cell =
-            Size { width: grid.cell_width.max(MIN_CELL_SIDE), height: grid.cell_height.max(MIN_CELL_SIDE) };
+        let side = |pixels: u32| pixels.clamp(MIN_CELL_SIDE, MAX_CELL_SIDE);
+        let cell = Size { width: side(grid.cell_width), height: side(grid.cell_height) };
         let with = |rows: u32, columns: u32| Self { frame, rows, columns, cell };
         let max_columns = largest_count(frame.width, grid.columns);
         let best_columns = |rows: u32| max_columns.min(max_cells.max(1) / rows);
@@ -360,6 +364,14 @@ mod tests {
         assert!(!has_cells(&config, 16));
     }
 
+    /// A cell in pixels of the frame.
+    fn cell_size(grid: &CellGrid) -> Size {
+        Size {
+            width: cell_pixels(grid.frame.width, grid.columns),
+            height: cell_pixels(grid.frame.height, grid.rows),
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -396,7 +408,7 @@ mod tests {
             width in 1_u32..12_000,
             height in 1_u32..12_000,
             (rows, columns) in (1_u32..=16, 1_u32..=16),
-            (cell_width, cell_height) in (64_u32..4000, 64_u32..4000),
+            (cell_width, cell_height) in (64_u32..=8192, 64_u32..=8192),
             max_cells in 1_u32..=256,
         ) {
             let grid = Grid { rows, columns, cell_width, cell_height };
@@ -407,10 +419,8 @@ mod tests {
                 prop_assert!(bounded.rows <= rows && bounded.columns <= columns, "the album's grid is a bound");
                 prop_assert!(bounded.rows * bounded.columns <= max_cells, "{bounded:?}");
                 prop_assert!(bounded.cell_count() <= max_cells as usize);
-                let cell = Size {
-                    width: cell_pixels(size.width, bounded.columns),
-                    height: cell_pixels(size.height, bounded.rows),
-                };
+                prop_assert!(bounded.cell_picture_size(cell_size(&bounded)).long_side() <= MAX_CELL_SIDE);
+                let cell = cell_size(&bounded);
                 prop_assert!(cell.width >= MIN_CELL_SIDE.min(size.width), "{cell:?} of {size:?}");
                 prop_assert!(cell.height >= MIN_CELL_SIDE.min(size.height), "{cell:?} of {size:?}");
             }
