@@ -71,7 +71,6 @@ struct Edge<T, P> {
     capacity: usize,
     state: Mutex<State<T, P>>,
     photo_added: Condvar,
-    photo_taken: Condvar,
     /// Wakes the threads of the stage before, which wait for space here at their own edge.
     on_space: OnceLock<OnSpace>,
 }
@@ -102,7 +101,6 @@ pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
             is_closed: false,
         }),
         photo_added: Condvar::new(),
-        photo_taken: Condvar::new(),
         on_space: OnceLock::new(),
     });
     (EdgeSender(Arc::clone(&edge)), Inlet(edge))
@@ -164,8 +162,6 @@ impl<T, P> State<T, P> {
 impl<T, P> Edge<T, P> {
     /// Tells whoever waits for space.
     fn report_space(&self) {
-        // All of them: only one may wait for space of this photo's organization.
-        self.photo_taken.notify_all();
         if let Some(on_space) = self.on_space.get() {
             on_space();
         }
@@ -195,15 +191,9 @@ impl<T, P> EdgeSender<T, P> {
         lock(&self.0.state).len()
     }
 
-    /// Sends a photo; waits while the edge has no space for its organization.
-    ///
-    /// # Errors
-    /// When the edge is closed; the photo is then given back to the queue.
-    pub(crate) fn send_when_free(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
-        let organization = photo.ticket.organization();
-        let is_full = |state: &mut State<T, P>| !state.has_space(organization, self.0.capacity);
-        let state = self.0.photo_taken.wait_while(lock(&self.0.state), is_full);
-        self.0.add(state.unwrap_or_else(PoisonError::into_inner), photo)
+    /// The number of photos of one organization that wait.
+    pub(crate) fn count_of(&self, organization: OrganizationId) -> usize {
+        lock(&self.0.state).count_of(organization)
     }
 }
 
@@ -426,18 +416,11 @@ mod tests {
         let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
         let (sender, inlet): TestEdge = edge(1);
         sender.send(photo_of(&leases, large)).unwrap();
+        assert!(sender.has_space(small) && !sender.has_space(large));
         sender.send(photo_of(&leases, small)).unwrap();
-        let sender = Arc::new(sender);
-        let blocked = {
-            let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, large));
-            std::thread::Builder::new()
-                .name("test".into())
-                .spawn(move || sender.send_when_free(photo))
-                .unwrap()
-        };
+        assert_eq!([sender.count_of(large), sender.count_of(small), sender.len()], [1, 1, 2]);
         assert_eq!(take_owner(&inlet), large);
-        assert_eq!(blocked.join().unwrap(), Ok(()));
-        assert_eq!(inlet.len(), 2);
+        assert!(sender.has_space(large) && !sender.has_space(small));
     }
 
     #[test]
@@ -484,16 +467,10 @@ mod tests {
         sender.send(photo_of(&leases, organization)).unwrap();
         let open = recv(&inlet).unwrap();
         sender.send(photo_of(&leases, organization)).unwrap();
-        let sender = Arc::new(sender);
-        let blocked = {
-            let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, organization));
-            std::thread::Builder::new()
-                .name("test".into())
-                .spawn(move || sender.send_when_free(photo))
-                .unwrap()
-        };
+        assert!(!sender.has_space(organization));
         inlet.close();
-        assert_eq!(blocked.join().unwrap(), Err(EdgeClosed));
+        assert!(sender.has_space(organization));
+        assert_eq!(sender.send(photo_of(&leases, organization)), Err(EdgeClosed));
         inlet.put_back(open);
         assert!(recv(&inlet).is_none());
         assert_eq!(leases.ticket_count(), 0, "every photo went back: {leases:?}");

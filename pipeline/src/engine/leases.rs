@@ -32,8 +32,15 @@ struct LeaseStates {
     by_lease: HashMap<LeaseId, TrackedLease>,
     /// Leases whose ticket was dropped and that the queue does not have back yet.
     to_release: Vec<Arc<Lease>>,
+    /// The same of leases whose ticket a thread still has, at a stop. They are released after the others and apart from
+    /// them: the thread may be writing results, in a transaction that has locked the rows of its photos, and whoever
+    /// releases one of these waits for that.
+    to_withdraw: Vec<Arc<Lease>>,
+    /// Of the leases to release, those whose photos no stage has had.
+    unused: HashSet<LeaseId>,
     released_count: u64,
-    is_stopping: bool,
+    /// Set when the pipeline stops: until when leases can be released.
+    stops_at: Option<Instant>,
     /// What the gauge of photos in flight has of this lane.
     published: usize,
 }
@@ -62,7 +69,12 @@ impl LeaseStates {
     }
 
     fn is_empty(&self) -> bool {
-        self.in_flight() == 0 && self.to_release.is_empty()
+        self.in_flight() == 0 && self.next_to_release().is_empty()
+    }
+
+    /// The leases to release with the next call.
+    fn next_to_release(&self) -> &[Arc<Lease>] {
+        if self.to_release.is_empty() { &self.to_withdraw } else { &self.to_release }
     }
 }
 
@@ -111,13 +123,23 @@ impl LeaseTable {
         });
     }
 
+    /// Does the same with a lease whose photo no stage has had. It is not counted among those given back.
+    pub(crate) fn schedule_release_unused(&self, lease: LeaseId) {
+        self.update(|states| {
+            if let Some(tracked) = states.by_lease.remove(&lease) {
+                states.unused.insert(lease);
+                states.to_release.push(tracked.lease);
+            }
+        });
+    }
+
     /// Has the renewer release every lease that is renewed, although it still has a ticket. Called at a stop, when tickets
     /// are left only in threads that did not exit in time. Should such a thread write its results after all, the
     /// database refuses them, because the lease is over.
     pub(crate) fn release_all(&self) {
         self.update(|states| {
             let active = states.by_lease.extract_if(|_, tracked| tracked.state == LeaseState::Active);
-            states.to_release.extend(active.map(|(_, tracked)| tracked.lease));
+            states.to_withdraw.extend(active.map(|(_, tracked)| tracked.lease));
         });
     }
 
@@ -151,10 +173,10 @@ impl LeaseTable {
     /// back yet.
     pub(crate) fn unreleased_count(&self) -> usize {
         let states = lock(&self.states);
-        states.by_lease.len() + states.to_release.len()
+        states.by_lease.len() + states.to_release.len() + states.to_withdraw.len()
     }
 
-    /// Returns the number of photos given back to the queue since the pipeline started.
+    /// Returns the number of photos given back to the queue since the pipeline started, without those that no stage had.
     pub(crate) fn released_count(&self) -> u64 {
         lock(&self.states).released_count
     }
@@ -177,6 +199,19 @@ impl LeaseTable {
         let states = lock(&self.states);
         let active = states.by_lease.iter().filter(|(_, tracked)| tracked.state == LeaseState::Active);
         active.map(|(lease, _)| *lease).collect()
+    }
+
+    /// Removes leases that the queue has back. Returns the number of those whose photos a stage has had.
+    fn remove_released(&self, leases: &[Lease]) -> u64 {
+        let released: HashSet<LeaseId> = leases.iter().map(|lease| lease.id).collect();
+        let mut used = 0;
+        self.update(|states| {
+            states.to_release.retain(|lease| !released.contains(&lease.id));
+            states.to_withdraw.retain(|lease| !released.contains(&lease.id));
+            used = released.iter().filter(|lease| !states.unused.remove(*lease)).count() as u64;
+            states.released_count += used;
+        });
+        used
     }
 
     /// Marks as lost the leases of `requested` that are not in `renewed`, and returns how many are newly lost. Photos
@@ -218,8 +253,8 @@ impl fmt::Debug for LeaseTable {
 /// The pause after the queue failed to release leases.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How often the renewer tries to release leases when the pipeline stops. Leases left after that expire.
-const MAX_RELEASE_ATTEMPTS_AT_STOP: u32 = 3;
+/// The same when the pipeline stops. Leases that are left when its time is over expire.
+const RELEASE_RETRY_DELAY_AT_STOP: Duration = Duration::from_millis(200);
 
 /// The thread that renews leases with a ticket and releases those without.
 #[derive(Debug)]
@@ -250,11 +285,12 @@ impl LeaseRenewer {
         Ok(Self { leases, thread, ended })
     }
 
-    /// Releases the leases that are left to release and ends the thread. Blocks for at most `timeout`: a database that
-    /// does not respond must not delay the end of the process.
+    /// Releases the leases that are left to release and ends the thread. Blocks for at most `timeout`, for which a database
+    /// that is away is tried again; one that does not respond must not delay the end of the process.
     pub(crate) fn stop(self, timeout: Duration) {
-        self.leases.update(|states| states.is_stopping = true);
-        if self.ended.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
+        let stops_at = Instant::now() + timeout;
+        self.leases.update(|states| states.stops_at = Some(stops_at));
+        if self.ended.recv_deadline(stops_at) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(
                 seconds = timeout.as_secs_f64(),
                 "failed to release leases in time, they will expire"
@@ -290,16 +326,30 @@ impl RenewerThread {
             } else if is_stopping {
                 return;
             }
-            if is_stopping && failures >= MAX_RELEASE_ATTEMPTS_AT_STOP {
-                tracing::warn!(leases = to_release.len(), "failed to release leases, they will expire");
-                return;
-            }
             if Instant::now() >= renew_at {
                 let is_renewed = self.renew_leases();
                 renew_at = Instant::now() + if is_renewed { self.lease_ttl / 3 } else { self.lease_ttl / 10 };
             }
-            if failures > 0 {
-                std::thread::sleep(RELEASE_RETRY_DELAY);
+            if failures > 0 && !self.wait_to_retry() {
+                tracing::warn!(leases = to_release.len(), "failed to release leases, they will expire");
+                return;
+            }
+        }
+    }
+
+    /// Waits before leases are released again. Returns `false` when the pipeline stops and its time is over.
+    fn wait_to_retry(&self) -> bool {
+        let is_running = |states: &mut LeaseStates| states.stops_at.is_none();
+        let states = lock(&self.leases.states);
+        let waited = self.leases.changed.wait_timeout_while(states, RELEASE_RETRY_DELAY, is_running);
+        let stops_at = waited.unwrap_or_else(PoisonError::into_inner).0.stops_at;
+        let left = stops_at.map(|stops_at| stops_at.saturating_duration_since(Instant::now()));
+        match left {
+            None => true,
+            Some(left) if left <= RELEASE_RETRY_DELAY_AT_STOP => false,
+            Some(_) => {
+                std::thread::sleep(RELEASE_RETRY_DELAY_AT_STOP);
+                true
             }
         }
     }
@@ -307,26 +357,22 @@ impl RenewerThread {
     /// Waits for leases to release, for the stop of the pipeline or until it is time to renew.
     fn wait_for_work(&self, renew_at: Instant) -> PendingWork {
         let timeout = renew_at.saturating_duration_since(Instant::now());
-        let is_idle = |states: &mut LeaseStates| states.to_release.is_empty() && !states.is_stopping;
+        let is_idle =
+            |states: &mut LeaseStates| states.next_to_release().is_empty() && states.stops_at.is_none();
         let (states, _timeout) = self
             .leases
             .changed
             .wait_timeout_while(lock(&self.leases.states), timeout, is_idle)
             .unwrap_or_else(PoisonError::into_inner);
-        let to_release = states.to_release.iter().map(|lease| Lease::clone(lease)).collect();
-        PendingWork { to_release, is_stopping: states.is_stopping }
+        let to_release = states.next_to_release().iter().map(|lease| Lease::clone(lease)).collect();
+        PendingWork { to_release, is_stopping: states.stops_at.is_some() }
     }
 
     /// Releases the leases and returns whether the queue did so. They stay in the table until it has.
     fn release_leases(&self, leases: &[Lease], previous_failures: u32) -> bool {
         match self.store.call(Component::Database, self.leases.queue.release(leases)) {
             Ok(Ok(())) => {
-                self.leases.update(|states| {
-                    let released: HashSet<LeaseId> = leases.iter().map(|lease| lease.id).collect();
-                    states.to_release.retain(|lease| !released.contains(&lease.id));
-                    states.released_count += leases.len() as u64;
-                });
-                metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(leases.len() as u64);
+                metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(self.leases.remove_released(leases));
                 true
             }
             Ok(Err(error)) => {
@@ -370,7 +416,7 @@ impl RenewerThread {
 /// Logs only the first of consecutive failures.
 fn log_first_failure(previous_failures: u32, error: &dyn std::error::Error) {
     if previous_failures == 0 {
-        tracing::warn!(error = %error, "failed to release leases, retrying every second");
+        tracing::warn!(error = %error, "failed to release leases, retrying");
     }
 }
 
@@ -389,6 +435,10 @@ mod tests {
         let lease = new_lease(PhotoId::generate());
         leases.insert(&Arc::new(lease.clone()));
         lease.id
+    }
+
+    fn next_to_release(leases: &LeaseTable) -> Vec<Lease> {
+        lock(&leases.states).next_to_release().iter().map(|lease| Lease::clone(lease)).collect()
     }
 
     #[test]
@@ -419,5 +469,33 @@ mod tests {
         // The thread of the abandoned lease ended after all.
         leases.schedule_release(late);
         assert_eq!((leases.in_flight(), leases.ticket_count()), (1, 2), "{hanging:?} is still abandoned");
+    }
+
+    /// Otherwise one open transaction of a thread that did not end would keep all photos from the queue.
+    #[test]
+    fn leases_that_a_thread_still_has_are_released_apart_from_the_others() {
+        let leases = empty_table();
+        let [held, dropped] = [(); 2].map(|()| insert_lease(&leases));
+        leases.schedule_release(dropped);
+        leases.release_all();
+        for lease in [dropped, held] {
+            let next = next_to_release(&leases);
+            assert_eq!(next.iter().map(|lease| lease.id).collect::<Vec<_>>(), [lease]);
+            assert!(!leases.is_empty());
+            assert_eq!(leases.remove_released(&next), 1);
+        }
+        assert!(leases.is_empty());
+        assert_eq!((leases.released_count(), leases.unreleased_count()), (2, 0));
+    }
+
+    #[test]
+    fn photos_that_no_stage_had_are_not_counted_as_given_back() {
+        let leases = empty_table();
+        let [unused, dropped] = [(); 2].map(|()| insert_lease(&leases));
+        leases.schedule_release_unused(unused);
+        leases.schedule_release(dropped);
+        let next = next_to_release(&leases);
+        assert_eq!((next.len(), leases.remove_released(&next)), (2, 1));
+        assert_eq!((leases.released_count(), leases.unreleased_count()), (1, 0));
     }
 }

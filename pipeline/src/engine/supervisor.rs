@@ -1,6 +1,5 @@
 //! The supervisor starts a generation, monitors it, ends it when a component fails, and starts the next one after a pause
-//! of 1, 2, 4 .. 60 s. It maintains the status of its lane. It knows nothing of stages: it is given a function that starts
-//! a generation.
+//! of 1, 2, 4 .. 60 s. It maintains the status of its lane. It knows no stages: a function that it is given starts them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -77,7 +76,7 @@ pub(crate) struct SupervisorTimeouts {
     pub(crate) thread_exit: Duration,
     /// How long threads may take to exit at a stop, after the drain grace. Their photos are given back in any case.
     pub(crate) thread_exit_at_stop: Duration,
-    /// How long the queue may take to take photos back at a stop.
+    /// How long the queue may take to take photos back at a stop, and in addition what the threads left of their time.
     pub(crate) release_at_stop: Duration,
 }
 
@@ -119,10 +118,12 @@ enum GenerationEnd {
     DeviceHangs(Duration),
 }
 
-/// How a generation ended that was stopped.
+/// How a generation ended that was stopped, and how long that took.
+#[derive(Default)]
 struct StoppedGeneration {
     drained: bool,
     abandoned_threads: Vec<String>,
+    took: Duration,
 }
 
 impl Supervisor {
@@ -141,15 +142,16 @@ impl Supervisor {
                     let pause = self.record_outage(&outage, &mut outage_state);
                     if outage_state.as_ref().is_some_and(|state| state.device_outages >= MAX_DEVICE_OUTAGES) {
                         self.give_device_up(outage.to_string());
-                        break StoppedGeneration { drained: false, abandoned_threads: Vec::new() };
+                        break StoppedGeneration { drained: false, ..StoppedGeneration::default() };
                     }
                     if self.stop.recv_timeout(pause).is_ok() {
-                        break StoppedGeneration { drained: true, abandoned_threads: Vec::new() };
+                        break StoppedGeneration { drained: true, ..StoppedGeneration::default() };
                     }
                 }
             }
         };
-        self.renewer.stop(timeouts.release_at_stop);
+        let grace = self.drain_grace + timeouts.thread_exit_at_stop + timeouts.release_at_stop;
+        self.renewer.stop(grace.saturating_sub(stopped.took).max(timeouts.release_at_stop));
         let report = StopReport {
             drained: stopped.drained,
             given_back: self.shared.leases.released_count(),
@@ -175,7 +177,7 @@ impl Supervisor {
     ) -> Result<StoppedGeneration, Outage> {
         let kill_switch = KillSwitch::new();
         if !self.check_queue()? {
-            return Ok(StoppedGeneration { drained: true, abandoned_threads: Vec::new() });
+            return Ok(StoppedGeneration { drained: true, ..StoppedGeneration::default() });
         }
         let PendingGeneration { mut generation, start_feed } = (self.start_generation)(kill_switch)?;
         let end = match self.wait_until_ready(&generation) {
@@ -195,14 +197,15 @@ impl Supervisor {
         *lock(&self.shared.wakeup) = None;
         match end {
             GenerationEnd::Stopped => {
-                let mut exits = Vec::new();
+                let (stopped_at, mut exits) = (Instant::now(), Vec::new());
                 let drained = generation.drain(self.drain_grace, &mut exits);
                 let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit_at_stop);
-                if !terminated.abandoned_threads.is_empty() {
+                let abandoned_threads = terminated.abandoned_threads;
+                if !abandoned_threads.is_empty() {
                     // Not the photos' fault: they were not given more time.
                     self.shared.leases.release_all();
                 }
-                Ok(StoppedGeneration { drained, abandoned_threads: terminated.abandoned_threads })
+                Ok(StoppedGeneration { drained, abandoned_threads, took: stopped_at.elapsed() })
             }
             GenerationEnd::DeviceHangs(time) => {
                 Ok(self.end_hanging(generation, time, timeouts.thread_exit_at_stop))
@@ -227,7 +230,7 @@ impl Supervisor {
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
         let abandoned_threads = self.fail_generation(generation, Vec::new(), exit).abandoned_threads;
         self.give_device_up(reason);
-        StoppedGeneration { drained: false, abandoned_threads }
+        StoppedGeneration { drained: false, abandoned_threads, took: exit }
     }
 
     /// Says that this process cannot use its device any more, so that it ends unless it has others.

@@ -119,6 +119,13 @@ impl Ticket {
         self.finish(PhotoOutcome::GivenBack);
     }
 
+    /// Gives back a photo that was leased in vain: no stage has had it.
+    pub(crate) fn return_unused(mut self) {
+        self.is_settled = true;
+        spans::record_outcome(&self.span, PhotoOutcome::GivenBack);
+        self.leases.schedule_release_unused(self.lease.id);
+    }
+
     /// Ends the ticket of a photo for which nothing is left to do: its results are written or discarded.
     pub(crate) fn finish(mut self, outcome: PhotoOutcome) {
         self.is_settled = true;

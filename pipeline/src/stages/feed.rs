@@ -1,6 +1,10 @@
 //! Leases photos and opens their tickets. Backpressure ends here: the feed leases only what the first edge has space for.
 //! It knows nothing of what is done with a photo.
 //!
+//! Whose photos come is known only when they are leased. While the edge is full, the feed therefore leases a photo now and
+//! then: it stays if its organization has few in the edge, so that nobody waits behind the photos of others, and goes back
+//! otherwise, which counts no attempt.
+//!
 //! Crash suspects are photos whose previous lease expired, so they may have crashed the process that had them. Each is
 //! processed with nothing else in flight in the process, in no lane, so that a second crash counts only against it.
 
@@ -10,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use photofinish_store::model::cost::Spent;
+use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest};
 
-use crate::engine::edge::EdgeSender;
+use crate::engine::edge::{EdgeSender, PhotoSender};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::leases::LeaseTable;
 use crate::engine::runner::Exit;
@@ -21,6 +26,7 @@ use crate::engine::store_client::StoreClient;
 use crate::engine::suspect_gate::{ClosedGate, SuspectGate};
 use crate::engine::ticket::{InFlight, Ticket};
 use crate::stages::long_photos::{Admission, LongPhotos};
+use crate::stages::lookout::Lookout;
 
 /// The pause while the queue is empty, unless the feed is woken: the longest time for which a photo waits that another
 /// process confirmed.
@@ -127,6 +133,7 @@ impl<P: Send> Feed<P> {
         let leases = Arc::clone(&self.leases);
         let mut stall_detector = StallDetector::new(&leases, stall_timeout);
         let mut lease_limit = usize::MAX;
+        let mut lookout = Lookout::after(0);
         while !self.is_stopped() {
             stall_detector.check()?;
             if !self.suspect_gate.is_open_for(&self.leases) {
@@ -152,11 +159,17 @@ impl<P: Send> Feed<P> {
             // Photos are not leased one by one, because each lease call is a transaction. Until a quarter of the edge is
             // free, enough photos wait in it.
             if free < capacity.div_ceil(4) {
-                self.wait_for_wakeup(FULL_BACKOFF);
+                if lookout.is_due() && !self.look_for_others(&mut lookout)? {
+                    return Ok(Exit::DownstreamClosed);
+                }
+                if self.wait_for_wakeup(FULL_BACKOFF) {
+                    lookout.hasten();
+                }
                 continue;
             }
             let limit = free.min(lease_limit);
             let photos = self.lease_fresh_photos(limit)?;
+            lookout = Lookout::after(0);
             let is_queue_empty = photos.len() < limit;
             let leased = photos.len();
             let Admission { admitted, surplus } = self.long_photos.admit(photos);
@@ -177,9 +190,39 @@ impl<P: Send> Feed<P> {
         Ok(Exit::Drained)
     }
 
-    /// Returns `false` when the next stage has ended.
+    /// Leases a few photos although the first edge is full: those that still fit, and those of organizations that have few
+    /// there. Others go back to the queue. Returns `false` when the next stage has ended.
+    fn look_for_others(&mut self, lookout: &mut Lookout) -> Result<bool, Outage> {
+        let free = self.outlet.capacity().saturating_sub(self.outlet.len());
+        let limit = free.max(lookout.limit());
+        let mut found = 0;
+        for photo in self.lease_fresh_photos(limit)? {
+            let fits = self.outlet.len() < self.outlet.capacity();
+            if !fits && !self.has_place_for_other(photo.ticket.organization()) {
+                photo.ticket.return_unused();
+                continue;
+            }
+            let Admission { admitted, surplus } = self.long_photos.admit(vec![photo]);
+            if !self.send(admitted) {
+                return Ok(false);
+            }
+            found += usize::from(!fits && surplus == 0);
+        }
+        *lookout = Lookout::after(found);
+        Ok(true)
+    }
+
+    /// Whether the first edge, which is full, takes one more photo of the organization. The photos beyond its capacity are
+    /// no more than that, however many organizations there are.
+    fn has_place_for_other(&self, organization: OrganizationId) -> bool {
+        let (capacity, waiting) = (self.outlet.capacity(), self.outlet.len());
+        waiting < 2 * capacity && self.outlet.count_of(organization) < capacity.div_ceil(8)
+    }
+
+    /// Sends photos on, whatever space there is: what is leased is bounded, and while the feed waited for space for one it
+    /// would lease none of another organization. Returns `false` when the next stage has ended.
     fn send(&self, photos: Vec<InFlight<Arc<Lease>>>) -> bool {
-        photos.into_iter().all(|photo| self.outlet.send_when_free(photo).is_ok())
+        photos.into_iter().all(|photo| self.outlet.send(photo).is_ok())
     }
 
     /// Waits until a long photo can be sent on, which it returns, or other photos may have come.
@@ -212,7 +255,7 @@ impl<P: Send> Feed<P> {
             self.suspect_patience.reset();
             let Some(suspect) = self.lease_suspect()? else { return Ok(None) };
             suspect.ticket.span().in_scope(|| tracing::info!("retrying crash suspect alone"));
-            if self.outlet.send_when_free(suspect).is_err() {
+            if self.outlet.send(suspect).is_err() {
                 return Ok(Some(Exit::DownstreamClosed));
             }
             // Neither another suspect nor a fresh photo may start before this one has ended.
@@ -287,9 +330,9 @@ impl<P: Send> Feed<P> {
         Ok(if self.store.kill_switch.is_set() { Vec::new() } else { photos })
     }
 
-    fn wait_for_wakeup(&self, timeout: Duration) {
-        // The loop checks its flags after a wakeup, a timeout and a disconnected channel alike.
-        let _woken = self.wakeup.recv_timeout(timeout);
+    /// Returns whether it was woken. The loop checks its flags after a timeout and a disconnected channel alike.
+    fn wait_for_wakeup(&self, timeout: Duration) -> bool {
+        self.wakeup.recv_timeout(timeout).is_ok()
     }
 
     fn is_stopped(&self) -> bool {

@@ -11,6 +11,7 @@ pub(crate) mod grid;
 pub(crate) mod index;
 pub(crate) mod inference;
 pub(crate) mod long_photos;
+pub(crate) mod lookout;
 pub(crate) mod photo;
 pub(crate) mod quality;
 pub(crate) mod read;

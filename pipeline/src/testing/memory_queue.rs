@@ -67,6 +67,8 @@ pub(crate) struct MemoryQueue {
     changed: Condvar,
     /// The number of calls that still return `Unavailable`.
     pub(crate) failing_calls: AtomicUsize,
+    /// The number of calls of [`Queue::release`] that still return `Unavailable`.
+    pub(crate) failing_releases: AtomicUsize,
     /// Whether the work stream beside the database is down: the database responds, but nothing can be leased.
     pub(crate) is_stream_down: AtomicBool,
     /// The number of calls of [`Queue::check`].
@@ -76,6 +78,8 @@ pub(crate) struct MemoryQueue {
     /// The most other photos that were leased while a crash suspect was, from its last lease to its end.
     max_leased_beside_suspect: AtomicUsize,
     pub(crate) renewal_count: AtomicUsize,
+    /// The number of leases that were released.
+    pub(crate) release_count: AtomicUsize,
     /// Whether leases expire that are not renewed; otherwise they are valid forever.
     pub(crate) leases_expire: AtomicBool,
     /// Whether [`Queue::check`] never responds.
@@ -89,11 +93,13 @@ impl Default for MemoryQueue {
             entries: Mutex::default(),
             changed: Condvar::new(),
             failing_calls: AtomicUsize::default(),
+            failing_releases: AtomicUsize::default(),
             is_stream_down: AtomicBool::default(),
             check_count: AtomicUsize::default(),
             lease_count: AtomicUsize::default(),
             max_leased_beside_suspect: AtomicUsize::default(),
             renewal_count: AtomicUsize::default(),
+            release_count: AtomicUsize::default(),
             leases_expire: AtomicBool::default(),
             is_silent: AtomicBool::default(),
         }
@@ -155,9 +161,12 @@ impl MemoryQueue {
     }
 
     fn check_available(&self) -> Result<()> {
-        let is_failing =
-            self.failing_calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
-        match is_failing {
+        Self::count_down(&self.failing_calls)
+    }
+
+    /// Fails as long as calls are left that fail.
+    fn count_down(failing: &AtomicUsize) -> Result<()> {
+        match failing.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) {
             Ok(_) => Err(StoreError::new(StoreErrorKind::Unavailable, "queue in memory")),
             Err(_) => Ok(()),
         }
@@ -283,6 +292,7 @@ impl Queue for MemoryQueue {
 
     async fn release(&self, leases: &[Lease]) -> Result<()> {
         self.check_available()?;
+        Self::count_down(&self.failing_releases)?;
         let mut entries = lock(&self.entries);
         for entry in entries.values_mut() {
             if let EntryState::Leased(lease) = entry.state
@@ -290,6 +300,7 @@ impl Queue for MemoryQueue {
             {
                 entry.state = EntryState::Waiting;
                 entry.attempts -= 1;
+                self.release_count.fetch_add(1, Ordering::AcqRel);
             }
         }
         drop(entries);

@@ -1,6 +1,7 @@
 //! Photos of one organization do not wait for the long photos of another. Counted in runs of the reader, not in time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use photofinish_kernels::image::frame::Size;
@@ -9,7 +10,7 @@ use photofinish_models::traits::{
     BatchSizes, BibReader, BibText, EmbeddedFace, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
     ModelFactory, ModelIdentity, OpenReading, ReadProgress, ReadRequest, ReadStep,
 };
-use photofinish_pipeline::PipelineSettings;
+use photofinish_pipeline::{Pipeline, PipelineSettings};
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::photo::PhotoState;
 
@@ -213,5 +214,63 @@ fn a_photo_does_not_wait_for_the_memory_of_another_organizations_photos() {
     assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
     let counts = fixture.wait_until_processed(large_album);
     assert_eq!((counts.ready, counts.failed), (12, 0));
+    assert!(pipeline.stop().drained);
+}
+
+/// More photos than all edges have room for.
+const MORE_THAN_FIT: usize = 80;
+
+/// Waits until the feed has leased all photos for which there is room, while the reader waits for a permit. Returns how many
+/// are in flight.
+fn wait_until_full(pipeline: &Pipeline) -> usize {
+    // Far longer than a photo takes from stage to stage.
+    const REST: Duration = Duration::from_millis(1500);
+    loop {
+        let before = pipeline.in_flight();
+        std::thread::sleep(REST);
+        let now = pipeline.in_flight();
+        // One more is leased now and then, and goes back at once.
+        if now > 0 && now.abs_diff(before) <= 1 {
+            return before.min(now);
+        }
+    }
+}
+
+/// The feed leased nothing until a quarter of the first edge was free, so that a photo waited for up to eight photos of another
+/// organization, and in crowds for a minute.
+#[test]
+fn a_photo_does_not_wait_for_room_among_another_organizations_photos() {
+    let fixture = PipelineFixture::new();
+    let large = fixture.create_tenant("large");
+    let large_album = fixture.create_album_of(large, album_config());
+    let file = encode_jpeg(&gradient_picture(1300, 860));
+    fixture.upload_photos_of(large, large_album, &vec![file; MORE_THAN_FIT]);
+    let (models, Controls { permit, asked, embedded }) = PermittedModels::new(1);
+    let settings = PipelineSettings { read_threads: 1, ..test_settings() };
+    let pipeline =
+        fixture.start_pipeline_with_settings(settings, Arc::new(models), Arc::clone(&fixture.store.blobs));
+    asked.recv_timeout(TEST_TIMEOUT).expect("the first large photo is being read");
+    let full = wait_until_full(&pipeline);
+    assert!(full > 32 && full < MORE_THAN_FIT, "{full} photos in flight");
+
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(7, "1234"))])[0];
+    pipeline.wake();
+    // No photo of the other organization takes a step meanwhile.
+    embedded.recv_timeout(Duration::from_secs(60)).expect("only the small photo has a face, which is leased");
+    let in_flight = pipeline.in_flight();
+    assert!(in_flight < full + 8, "{in_flight} photos in flight, {full} before");
+    let mut runs = 1;
+    permit.send(()).unwrap();
+    while asked.recv_timeout(TEST_TIMEOUT).unwrap() != OWN_SIZE {
+        runs += 1;
+        permit.send(()).unwrap();
+    }
+    drop(permit);
+    fixture.wait_until_processed(album);
+    assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
+    assert!(runs <= 5, "{runs} runs for others before its only one");
+    let counts = fixture.wait_until_processed(large_album);
+    assert_eq!((counts.ready, counts.failed), (MORE_THAN_FIT as u64, 0), "what went back is read later");
     assert!(pipeline.stop().drained);
 }

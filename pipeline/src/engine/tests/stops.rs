@@ -13,6 +13,18 @@ use crate::testing::fault_plan::{FaultPlan, InjectedFault};
 use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
 
+const ONE_THREAD: StageShape = StageShape { threads: 1, batch_size: 1 };
+
+/// What a stop may take longer on a busy machine.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// Timings of a stop that leaves a hanging thread after a second.
+fn with_short_grace() -> PipelineTimings {
+    let timeouts =
+        SupervisorTimeouts { thread_exit_at_stop: Duration::from_secs(1), ..SupervisorTimeouts::SERVICE };
+    PipelineTimings { timeouts, drain_grace: Duration::from_millis(50), ..PipelineTimings::default() }
+}
+
 /// Issue 9: three stops while a photo was read for longer than the grace ended it as crashed.
 #[test]
 fn a_photo_that_outlasts_three_stops_counts_no_attempt_and_is_ready_in_the_end() {
@@ -21,13 +33,8 @@ fn a_photo_that_outlasts_three_stops_counts_no_attempt_and_is_ready_in_the_end()
     let (open, gate) = bounded(0);
     let by_run = (0..3).map(|run| ((1, run), InjectedFault::HangUntilOpened)).collect();
     let plan = Arc::new(FaultPlan { by_run, gate: Some(gate), ..FaultPlan::default() });
-    let timeouts =
-        SupervisorTimeouts { thread_exit_at_stop: Duration::from_secs(1), ..SupervisorTimeouts::SERVICE };
-    let timings =
-        PipelineTimings { timeouts, drain_grace: Duration::from_millis(50), ..PipelineTimings::default() };
     for stop in 1..=3 {
-        let pipeline =
-            FaultyPipeline::start_with(timings, &queue, &plan, StageShape { threads: 1, batch_size: 1 });
+        let pipeline = FaultyPipeline::start_with(with_short_grace(), &queue, &plan, ONE_THREAD);
         wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == stop);
         let report = pipeline.stop();
         assert_eq!((report.drained, report.given_back, report.unfinished), (false, 1, 0), "{report:?}");
@@ -41,6 +48,43 @@ fn a_photo_that_outlasts_three_stops_counts_no_attempt_and_is_ready_in_the_end()
     let report = pipeline.stop();
     assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
     assert_eq!(queue.end_state(photos[0]), DONE_ONCE);
+}
+
+/// A database that is started again takes longer than three calls that it refuses.
+#[test]
+fn a_stop_gives_photos_back_once_a_queue_that_is_away_returns() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
+    let (open, gate) = bounded(0);
+    let plan = FaultPlan::hanging_until_opened(gate);
+    let pipeline = FaultyPipeline::start_with(with_short_grace(), &queue, &plan, ONE_THREAD);
+    wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
+    queue.failing_releases.store(8, Ordering::Release);
+    let report = pipeline.stop();
+    assert_eq!((report.given_back, report.unfinished), (1, 0), "{report:?}");
+    assert_eq!((queue.end_state(photos[0]), queue.attempts(photos[0])), ((EntryState::Waiting, 0), 0));
+    drop(open);
+}
+
+/// A stop that takes longer than its grace is killed, before it has closed the store.
+#[test]
+fn a_stop_ends_within_its_grace_while_a_queue_stays_away() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
+    let (open, gate) = bounded(0);
+    let plan = FaultPlan::hanging_until_opened(gate);
+    let short = with_short_grace();
+    let timeouts = SupervisorTimeouts { release_at_stop: Duration::from_secs(1), ..short.timeouts };
+    let timings = PipelineTimings { timeouts, ..short };
+    let pipeline = FaultyPipeline::start_with(timings, &queue, &plan, ONE_THREAD);
+    wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
+    queue.failing_releases.store(usize::MAX, Ordering::Release);
+    let (stopped_at, report) = (Instant::now(), pipeline.stop());
+    let grace = timings.drain_grace + timeouts.thread_exit_at_stop + timeouts.release_at_stop;
+    assert!(stopped_at.elapsed() < grace + SLACK, "{:?}", stopped_at.elapsed());
+    assert_eq!((report.given_back, report.unfinished), (0, 1), "{report:?}");
+    assert_eq!(queue.attempts(photos[0]), 1, "its lease expires");
+    drop(open);
 }
 
 /// Otherwise a stop would take as long as the queue needs to time out.
