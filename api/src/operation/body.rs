@@ -15,6 +15,7 @@ use crate::body_budget::{BodyBudget, BodyPermit, BodySender};
 use crate::context::ApiSettings;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::seats::{Activity, BodyWait};
 use crate::validate::input::{self, BodySize, Input};
 use crate::validate::shape::{self, Shape};
 
@@ -27,6 +28,8 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request body that is read chunk by chunk.
 pub(crate) struct RequestBody {
     chunks: BoxStream<'static, Result<Bytes, warp::Error>>,
+    /// What the connection is doing: while a chunk is awaited, it waits for its client.
+    activity: Option<Arc<Activity>>,
     /// The client sends the body only after a `100 Continue`, which the first read causes.
     expects_continue: bool,
     started: bool,
@@ -34,23 +37,32 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(crate) fn new<S, B>(headers: &HeaderMap, chunks: S) -> Self
+    pub(crate) fn new<S, B>(headers: &HeaderMap, activity: Option<Arc<Activity>>, chunks: S) -> Self
     where
         S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
         B: Buf,
     {
         let chunks =
             chunks.map(|chunk| chunk.map(|mut bytes| bytes.copy_to_bytes(bytes.remaining()))).boxed();
-        Self { chunks, expects_continue: headers.contains_key(EXPECT), started: false, ended: false }
+        let expects_continue = headers.contains_key(EXPECT);
+        Self { chunks, activity, expects_continue, started: false, ended: false }
     }
 
-    /// Returns the next chunk; `None` at the end.
+    /// Returns the next chunk; `None` at the end. For the body of a client that has shown that it may send it.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, warp::Error>> {
+        self.next_within(BodyWait::once_stalled()).await
+    }
+
+    async fn next_within(&mut self, wait: BodyWait) -> Option<Result<Bytes, warp::Error>> {
         if self.ended {
             return None;
         }
         self.started = true;
-        let chunk = self.chunks.next().await;
+        let next = self.chunks.next();
+        let chunk = match &self.activity {
+            Some(activity) => activity.wait_for_body(wait, next).await,
+            None => next.await,
+        };
         self.ended = !matches!(chunk, Some(Ok(_)));
         chunk
     }
@@ -60,9 +72,10 @@ impl RequestBody {
         if self.expects_continue && !self.started {
             return false;
         }
+        let wait = BodyWait::from_now();
         let rest = async {
             let mut left = MAX_DISCARD_BYTES;
-            while let Some(chunk) = self.next().await {
+            while let Some(chunk) = self.next_within(wait).await {
                 let length = chunk.map_or(usize::MAX, |chunk| chunk.len());
                 match left.checked_sub(length) {
                     Some(rest) => left = rest,
@@ -127,7 +140,7 @@ pub(crate) async fn read(
     }
     let most = usize::try_from(declared.unwrap_or(limits.max_bytes)).unwrap_or(usize::MAX);
     let mut permit = budget.take(sender, most).await?;
-    let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits)).await;
+    let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits, sender)).await;
     let bytes = collected.map_err(|_| ApiError::new(ErrorKind::Timeout).with_connection_close())??;
     permit.shrink_to(bytes.len());
     Ok(ReadBody { bytes, permit })
@@ -190,10 +203,20 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Collects the chunks of a body. Most bodies are one chunk, which is not copied.
-async fn collect_bytes(body: &mut RequestBody, limits: BodyLimits) -> Result<Bytes, ApiError> {
+async fn collect_bytes(
+    body: &mut RequestBody,
+    limits: BodyLimits,
+    sender: BodySender,
+) -> Result<Bytes, ApiError> {
+    let begun = BodyWait::from_now();
+    let wait = || match sender {
+        BodySender::Organization(_) => BodyWait::once_stalled(),
+        // Anybody can be one, with a link that does not exist too.
+        BodySender::Visitor(_) => begun,
+    };
     let mut first = Bytes::new();
     let mut collected = BytesMut::new();
-    while let Some(chunk) = body.next().await {
+    while let Some(chunk) = body.next_within(wait()).await {
         let chunk = chunk.map_err(|_| ApiError::malformed("The body ended early"))?;
         if (first.len() + collected.len() + chunk.len()) as u64 > limits.max_bytes {
             return Err(ApiError::new(ErrorKind::PayloadTooLarge));

@@ -1,7 +1,8 @@
 //! Seats: how many connections are served at once, in all and per address.
 //!
 //! No connection waits for a seat. Where all are taken, the connection that has waited longest for its client gives way: one
-//! whose next request has not come, or whose client has stopped reading. Where all are at work, the new one is refused.
+//! whose next request has not come, or not all of its body, or whose client has stopped reading. Where all are at work, the
+//! new one is refused.
 
 mod activity;
 
@@ -10,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use self::activity::{Activity, AnswerGuard};
+pub(crate) use self::activity::{Activity, AnswerGuard, BodyWait};
 use crate::metrics::{self as names, CloseReason};
 
 /// The most connections of one process: each may keep a head and a chunk of a body in memory.
@@ -32,7 +33,7 @@ const ADMIN_SEATS: usize = 64;
 pub struct SeatLimits {
     /// From all addresses together.
     pub total: usize,
-    /// From one address (one network of 64 bits in IPv6).
+    /// From one address (one network of 64 bits in IPv6), unless it is that of a proxy of ours.
     pub per_address: usize,
     /// How long connections may be refused before the service is not ready: a peak is shorter.
     pub patience: Duration,
@@ -41,8 +42,8 @@ pub struct SeatLimits {
 impl SeatLimits {
     /// Returns the limits that a number of open files allows.
     ///
-    /// One address has half of the seats: enough for a load balancer, behind which all clients have its address, and no
-    /// single client shuts out all others.
+    /// One address has half of the seats: no single client shuts out all others, and it is enough for the clients of a
+    /// network that share an address.
     pub fn for_open_files(files: u64) -> Self {
         let seats = files.saturating_sub(RESERVED_FILES) / FILES_PER_SEAT;
         let total = usize::try_from(seats).unwrap_or(MAX_SEATS).clamp(MIN_SEATS, MAX_SEATS);
@@ -62,7 +63,6 @@ pub struct Seats(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     limits: SeatLimits,
-    epoch: Instant,
     table: Mutex<Table>,
 }
 
@@ -77,14 +77,15 @@ struct Table {
 
 #[derive(Debug)]
 struct TakenSeat {
-    address: IpAddr,
+    /// `None` where a proxy of ours is at the other end.
+    address: Option<IpAddr>,
     activity: Arc<Activity>,
 }
 
 impl Seats {
     /// Creates free seats.
     pub fn new(limits: SeatLimits) -> Self {
-        Self(Arc::new(Shared { limits, epoch: Instant::now(), table: Mutex::default() }))
+        Self(Arc::new(Shared { limits, table: Mutex::default() }))
     }
 
     /// The limits.
@@ -101,8 +102,9 @@ impl Seats {
     pub(crate) fn full_for(&self) -> Option<Duration> {
         let mut table = self.0.lock();
         let full_for = table.full_since?.elapsed();
+        let now = Instant::now();
         // A connection that waits for its client would give way to a new one.
-        if table.taken.values().any(|seat| seat.activity.waiting_since().is_some()) {
+        if table.taken.values().any(|seat| seat.activity.waiting_since(now).is_some()) {
             table.full_since = None;
             return None;
         }
@@ -110,21 +112,24 @@ impl Seats {
     }
 
     /// Gives a new connection a seat, if necessary that of another one, which is closed; `None` if every connection that
-    /// could give way is at work.
-    pub(crate) fn take(&self, address: IpAddr) -> Option<Seat> {
-        let address = group_address(address);
+    /// could give way is at work. `address` is that of the client; `None` for a proxy of ours, which stands for many clients
+    /// and may have all seats: with the share of one client, most seats would stay free while all clients are refused, and
+    /// readiness, which sees only that all seats are taken, would not say so.
+    pub(crate) fn take(&self, address: Option<IpAddr>) -> Option<Seat> {
+        let address = address.map(group_address);
         let mut table = self.0.lock();
-        let from_address = table.by_address.get(&address).copied().unwrap_or_default();
-        if from_address >= self.0.limits.per_address {
-            table.make_room(Some(address))?;
+        if address.is_some_and(|address| table.count_from(address) >= self.0.limits.per_address) {
+            table.make_room(address)?;
         } else if table.taken.len() >= self.0.limits.total && table.make_room(None).is_none() {
             table.full_since.get_or_insert_with(Instant::now);
             return None;
         }
-        let (id, activity) = (table.next_id, Activity::new(self.0.epoch));
+        let (id, activity) = (table.next_id, Activity::new());
         table.next_id += 1;
         table.taken.insert(id, TakenSeat { address, activity: Arc::clone(&activity) });
-        *table.by_address.entry(address).or_default() += 1;
+        if let Some(address) = address {
+            *table.by_address.entry(address).or_default() += 1;
+        }
         table.full_since = None;
         Some(Seat { shared: Arc::clone(&self.0), id, activity })
     }
@@ -137,23 +142,35 @@ impl Shared {
 }
 
 impl Table {
+    fn count_from(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).copied().unwrap_or_default()
+    }
+
     /// Closes the connection that has waited longest for its client, among those of `address` or among all.
     fn make_room(&mut self, address: Option<IpAddr>) -> Option<()> {
-        let candidates = self.taken.iter().filter(|(_, seat)| address.is_none_or(|it| it == seat.address));
-        let waiting = candidates.filter_map(|(id, seat)| Some((seat.activity.waiting_since()?, *id)));
-        let (_, id) = waiting.min()?;
-        let seat = self.remove(id)?;
-        seat.activity.ask_to_leave();
-        CloseReason::GaveWay.count();
-        Some(())
+        let now = Instant::now();
+        loop {
+            let candidates =
+                self.taken.iter().filter(|(_, seat)| address.is_none() || seat.address == address);
+            let waiting = candidates.filter_map(|(id, seat)| Some((seat.activity.waiting_since(now)?, *id)));
+            let (since, id) = waiting.min()?;
+            // If its client has sent something meanwhile, another connection is chosen.
+            if self.taken.get(&id)?.activity.ask_to_leave(since) {
+                self.remove(id)?;
+                CloseReason::GaveWay.count();
+                return Some(());
+            }
+        }
     }
 
     fn remove(&mut self, id: u64) -> Option<TakenSeat> {
         let seat = self.taken.remove(&id)?;
-        if let Some(from_address) = self.by_address.get_mut(&seat.address) {
+        if let Some(address) = seat.address
+            && let Some(from_address) = self.by_address.get_mut(&address)
+        {
             *from_address -= 1;
             if *from_address == 0 {
-                self.by_address.remove(&seat.address);
+                self.by_address.remove(&address);
             }
         }
         Some(seat)
@@ -204,8 +221,8 @@ pub(crate) fn report(seats: &Seats) {
 mod tests {
     use super::*;
 
-    fn address(last: u8) -> IpAddr {
-        IpAddr::from([10, 0, 0, last])
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, last]))
     }
 
     fn seats(total: usize, per_address: usize) -> Seats {
@@ -213,9 +230,9 @@ mod tests {
     }
 
     /// Takes a seat for a connection that is at work.
-    fn take_busy(seats: &Seats, from: IpAddr) -> Option<(Seat, AnswerGuard)> {
+    fn take_busy(seats: &Seats, from: Option<IpAddr>) -> Option<(Seat, AnswerGuard)> {
         let seat = seats.take(from)?;
-        let answer = seat.activity().begin_request();
+        let answer = seat.activity().begin_request()?;
         Some((seat, answer))
     }
 
@@ -246,6 +263,24 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_gave_way_begins_no_request() {
+        let seats = seats(1, 1);
+        let waiting = seats.take(address(1)).unwrap();
+        let newcomer = seats.take(address(2)).unwrap();
+        assert!(waiting.activity().begin_request().is_none(), "it would be dropped half done");
+        assert!(newcomer.activity().begin_request().is_some());
+    }
+
+    #[test]
+    fn connections_of_proxies_may_take_all_seats() {
+        let seats = seats(3, 1);
+        let busy: Vec<_> = (0..3).map(|_| take_busy(&seats, None).unwrap()).collect();
+        assert!(seats.take(None).is_none() && seats.full_for().is_some());
+        drop(busy);
+        assert_eq!((seats.taken(), seats.full_for()), (0, None));
+    }
+
+    #[test]
     fn where_all_are_at_work_a_newcomer_is_refused_and_the_seats_are_full_until_one_is_free() {
         let seats = seats(2, 2);
         let first = take_busy(&seats, address(1)).unwrap();
@@ -267,7 +302,7 @@ mod tests {
         assert!(seat.activity().end_flush());
         assert_eq!(seats.full_for(), None);
         // Nor when it works again: nobody was refused since.
-        let _answer = seat.activity().begin_request();
+        let _answer = seat.activity().begin_request().unwrap();
         assert_eq!(seats.full_for(), None);
     }
 
@@ -292,6 +327,6 @@ mod tests {
         let group = |text: &str| group_address(text.parse().unwrap());
         assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1"));
         assert_ne!(group("2001:db8:0:1::1"), group("2001:db8:0:2::1"));
-        assert_eq!(group("::ffff:10.0.0.1"), address(1));
+        assert_eq!(Some(group("::ffff:10.0.0.1")), address(1));
     }
 }

@@ -3,6 +3,7 @@
 //! HTTP/2 is not supported on purpose: load balancers that speak HTTP/2 to clients speak HTTP/1.1 to services.
 
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,24 +29,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// flight get their response (within 30 seconds), and event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::routes(ctx.clone()));
-    let acceptor =
-        Acceptor { listener, connections, seats: ctx.seats.clone(), draining: ctx.draining.clone() };
-    acceptor.run(shutdown).await;
+    Acceptor::with_seats_of_api(listener, connections, &ctx).run(shutdown).await;
 }
 
 /// Serves the console only, until `shutdown` completes, with the seats of the API.
 pub async fn serve_console(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::console_routes(ctx.clone()));
-    Acceptor { listener, connections, seats: ctx.seats.clone(), draining: ctx.draining.clone() }
-        .run(shutdown)
-        .await;
+    Acceptor::with_seats_of_api(listener, connections, &ctx).run(shutdown).await;
 }
 
 /// Serves health and metrics only, until `shutdown` completes. Has seats of its own: the API's may be taken.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::admin_routes(ctx.clone()));
-    let seats = Seats::new(SeatLimits::admin());
-    Acceptor { listener, connections, seats, draining: ctx.draining.clone() }.run(shutdown).await;
+    let (seats, draining) = (Seats::new(SeatLimits::admin()), ctx.draining.clone());
+    Acceptor { listener, connections, seats, is_behind_proxies: false, draining }.run(shutdown).await;
 }
 
 /// A listener and what it needs.
@@ -53,10 +50,23 @@ struct Acceptor {
     listener: TcpListener,
     connections: ConnectionContext,
     seats: Seats,
+    /// Whether whoever connects is a proxy of ours.
+    is_behind_proxies: bool,
     draining: Draining,
 }
 
 impl Acceptor {
+    fn with_seats_of_api(listener: TcpListener, connections: ConnectionContext, ctx: &Context) -> Self {
+        let is_behind_proxies = ctx.settings.console.proxies > 0;
+        let (seats, draining) = (ctx.seats.clone(), ctx.draining.clone());
+        Self { listener, connections, seats, is_behind_proxies, draining }
+    }
+
+    /// Returns the address of the client; `None` for a proxy, in whose connections are requests of many clients.
+    fn client_address(&self, peer: SocketAddr) -> Option<IpAddr> {
+        (!self.is_behind_proxies).then(|| peer.ip())
+    }
+
     async fn run(self, shutdown: impl Future<Output = ()>) {
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let graceful = GracefulShutdown::new();
@@ -67,7 +77,7 @@ impl Acceptor {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((socket, peer)) => match self.seats.take(peer.ip()) {
+                Ok((socket, peer)) => match self.seats.take(self.client_address(peer)) {
                     Some(seat) => {
                         send_small_responses_at_once(&socket);
                         tokio::spawn(self.connections.clone().serve(socket, seat, graceful.watcher()));

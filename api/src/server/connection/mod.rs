@@ -100,9 +100,12 @@ fn build_service(
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(Arc::clone(&activity));
         let (inner, middleware) = (inner.clone(), Arc::clone(&middleware));
         let answer = activity.begin_request();
         async move {
+            // The seat was given away, and the connection is being dropped: a request begun now would end half done.
+            let Some(answer) = answer else { return std::future::pending().await };
             let respond = |request: Request<Incoming>| async move {
                 if names_path(request.uri()) { inner.call(request).await } else { Ok(refuse_target()) }
             };

@@ -330,7 +330,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (socket, _) = listener.accept().await.unwrap();
-        let activity = Activity::new(std::time::Instant::now());
+        let activity = Activity::new();
         let limits = SocketLimits { head: LONG, idle: LONG, stall: LONG };
         let mut guarded = GuardedSocket::new(socket, Arc::clone(&activity), limits);
         drop(activity.begin_request());
