@@ -96,9 +96,15 @@ pub trait Photos: Send + Sync {
     ) -> Result<(Vec<DetectedFace>, Vec<DetectedText>)>;
     /// Returns a page of photos, oldest first.
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
-    /// Returns a page of the photos that have pictures ([`Photo::has_pictures`]), oldest first.
-    async fn list_shown(&self, album: AlbumId, after: Option<PhotoId>, limit: u32) -> Result<PhotoPage>;
-    /// Returns how many photos have pictures. Reads those that wait or are processed.
+    /// Returns a page of the photos that have pictures ([`Photo::has_pictures`]), oldest first, and where the next page begins, when
+    /// there is one. Costs the same for an album of any size.
+    async fn list_shown(
+        &self,
+        album: AlbumId,
+        after: Option<PhotoId>,
+        limit: u32,
+    ) -> Result<(Vec<Photo>, Option<PhotoId>)>;
+    /// Returns how many photos have pictures. Reads an index of those that are processed again.
     async fn count_shown(&self, album: AlbumId) -> Result<u64>;
     /// Returns a page of photos that were taken as asked, oldest first. Reads the album until the page is full.
     async fn list_taken(&self, album: AlbumId, query: TakenQuery) -> Result<PhotoPage>;

@@ -1,5 +1,7 @@
 //! Imports, checks, shows and deletes start lists.
 
+use std::time::Instant;
+
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::start_list::StartListImport;
 
@@ -74,7 +76,10 @@ pub(crate) async fn check(
 
 pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<StartList, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    Ok(ctx.store.start_lists.get(input.album).await?.into())
+    let look = async { Ok(ctx.store.start_lists.get(input.album).await?) };
+    // A call that begins while another looks shares the next look.
+    let shared = ctx.album_cache.start_lists.entry(input.album);
+    Ok(shared.get_or_measure(Instant::now(), look).await?.into())
 }
 
 pub(crate) async fn entries(

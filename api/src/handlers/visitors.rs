@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use photofinish_store::continue_on_behalf_of;
 use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::gallery::{
     Downloads, NewConsent, NewReport, OpenGallery, ReportedPhoto, Visitor as VisitorDigests, VisitorSearch,
 };
-use photofinish_store::model::ids::{PhotoId, ProbeId};
+use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::Photo;
 use serde_json::json;
@@ -31,7 +32,7 @@ use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
 use crate::wire::console::Nothing;
-use crate::wire::cursor::{HitCursor, decode_id, encode_id};
+use crate::wire::cursor::{HitCursor, PhotoPosition};
 use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
 use crate::wire::visitor::{
@@ -49,6 +50,8 @@ const VISITOR_SECONDS: u32 = 30 * 86_400;
 const NETWORK_FACTOR: u32 = 10;
 /// Photos of a page.
 const PAGE: u32 = 60;
+/// How old the number of photos may be that visitors are told while photos are processed.
+const COUNT_AGE: Duration = Duration::from_secs(5);
 
 /// Returns the gallery of a request.
 ///
@@ -60,7 +63,10 @@ pub(super) async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery
     let now = OffsetDateTime::now_utc();
     let is_open =
         |open: &OpenGallery| open.gallery.enabled && open.gallery.expires_at.is_none_or(|end| end > now);
-    found.filter(is_open).ok_or_else(ApiError::not_found)
+    let open = found.filter(is_open).ok_or_else(ApiError::not_found)?;
+    // What its visitors do is the organizer's work: it waits in the organizer's turns.
+    continue_on_behalf_of(open.album.tenant.organization);
+    Ok(open)
 }
 
 pub(super) fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError> {
@@ -151,9 +157,19 @@ pub(crate) async fn get(
 ) -> Result<Answer<PublicGallery>, ApiError> {
     let open = open(&ctx, &visitor).await?;
     ctx.store.galleries.count_opened(open.album.id).await?;
-    let photos = ctx.store.photos.count_shown(open.album.id).await?;
+    let photos = count_shown(&ctx, open.album.id).await?;
     let selfie_seconds = ctx.settings.probe_ttl.as_secs_f64();
     Ok(PublicGallery::new(open, selfie_seconds, photos).into())
+}
+
+/// Counts the photos that visitors see: while none waits or is processed, those that are ready, whose count is kept.
+async fn count_shown(ctx: &Context, album: AlbumId) -> Result<u64, ApiError> {
+    let counts = ctx.store.photos.count_by_state(album).await?;
+    if counts.queued + counts.processing == 0 {
+        return Ok(counts.ready);
+    }
+    let count = async { Ok(ctx.store.photos.count_shown(album).await?) };
+    ctx.album_cache.shown.get_recent(album, COUNT_AGE, count).await
 }
 
 pub(crate) async fn search_texts(
@@ -292,16 +308,24 @@ pub(crate) async fn browse(
         return Err(search_disabled());
     }
     let refused = || ApiError::malformed("cursor must be the nextCursor of a page");
-    let after = input.cursor.as_deref().map(|cursor| decode_id(cursor).map(PhotoId).ok_or_else(refused));
-    let page = ctx.store.photos.list_shown(open.album.id, after.transpose()?, PAGE).await?;
-    let mut photos = Vec::with_capacity(page.photos.len());
-    for photo in &page.photos {
+    let parse = |cursor| PhotoPosition::from_cursor(cursor).ok_or_else(refused);
+    let position = input.cursor.as_deref().map(parse).transpose()?;
+    let after = position.map(|position| position.photo);
+    let (shown, next) = ctx.store.photos.list_shown(open.album.id, after, PAGE).await?;
+    let total = match position.and_then(|position| position.total) {
+        Some(total) => u64::from(total),
+        // All are on this page.
+        None if after.is_none() && next.is_none() => shown.len() as u64,
+        None => count_shown(&ctx, open.album.id).await?,
+    };
+    let mut photos = Vec::with_capacity(shown.len());
+    for photo in &shown {
         if let Some(urls) = presign_public_pictures(&ctx, &open, photo).await? {
             photos.push(PublicPhoto::new(photo, urls, Reason::default()));
         }
     }
-    let next_cursor = page.next.map(|id| encode_id(id.0));
-    Ok(PublicPhotos { photos, cursor: input.cursor, next_cursor, total: page.total }.into())
+    let next_cursor = next.map(|photo| PhotoPosition { photo, total: u32::try_from(total).ok() }.to_cursor());
+    Ok(PublicPhotos { photos, cursor: input.cursor, next_cursor, total }.into())
 }
 
 pub(crate) async fn download(

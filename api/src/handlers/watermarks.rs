@@ -1,14 +1,17 @@
 //! Watermarks of albums.
 
+use std::time::Instant;
+
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::Album;
-use photofinish_store::model::ids::WatermarkUploadId;
+use photofinish_store::model::ids::{AlbumId, WatermarkUploadId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::PhotoState;
 use photofinish_store::model::watermark::{Watermark as Stored, WatermarkChange, WatermarkPlacement};
 use photofinish_store::traits::UploadConditions;
 
 use super::parse_id;
+use crate::album_cache::Marks;
 use crate::auth::AlbumManager;
 use crate::context::Context;
 use crate::errors::ApiError;
@@ -23,8 +26,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<Watermark, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let stored = ctx.store.watermarks.get(album.id).await?;
-    describe(&ctx, &album, stored).await
+    describe(&ctx, &album).await
 }
 
 pub(crate) async fn sign(
@@ -47,18 +49,16 @@ pub(crate) async fn set(
     input: SetWatermark,
 ) -> Result<Watermark, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let stored = match input.watermark {
-        Some(asked) => Some(change(&ctx, &album, asked).await?),
-        None => {
-            ctx.store.watermarks.remove(album.id).await?;
-            None
-        }
-    };
-    tracing::info!(album.id = %album.id, key.id = %caller.key, is_set = stored.is_some(), "watermark changed");
-    describe(&ctx, &album, stored).await
+    let is_set = input.watermark.is_some();
+    match input.watermark {
+        Some(asked) => change(&ctx, &album, asked).await?,
+        None => ctx.store.watermarks.remove(album.id).await?,
+    }
+    tracing::info!(album.id = %album.id, key.id = %caller.key, is_set, "watermark changed");
+    describe(&ctx, &album).await
 }
 
-async fn change(ctx: &Context, album: &Album, asked: NewWatermark) -> Result<Stored, ApiError> {
+async fn change(ctx: &Context, album: &Album, asked: NewWatermark) -> Result<(), ApiError> {
     let before = ctx.store.watermarks.get(album.id).await?;
     let placement = before.as_ref().map(|before| before.placement).unwrap_or_default();
     let placement = WatermarkPlacement {
@@ -70,7 +70,7 @@ async fn change(ctx: &Context, album: &Album, asked: NewWatermark) -> Result<Sto
         let kept = WatermarkChange { picture: None, placement };
         return match ctx.store.watermarks.set(album.id, kept).await {
             Err(error) if error.kind == StoreErrorKind::NotFound => Err(upload_missing()),
-            saved => Ok(saved?),
+            saved => Ok(saved.map(drop)?),
         };
     };
     let key = ObjectKey::watermark(album.tenant.organization, album.id, parse_id(&image)?);
@@ -87,12 +87,11 @@ async fn change(ctx: &Context, album: &Album, asked: NewWatermark) -> Result<Sto
     let check = ctx.settings.check_watermark;
     let outcome = tokio::task::spawn_blocking(move || check(&checked)).await.map_err(ApiError::internal)?;
     outcome.map_err(invalid_image)?;
-    let saved =
-        ctx.store.watermarks.set(album.id, WatermarkChange { picture: Some(picture), placement }).await?;
+    ctx.store.watermarks.set(album.id, WatermarkChange { picture: Some(picture), placement }).await?;
     if let Err(error) = ctx.store.blobs.delete(&key).await {
         tracing::warn!(album.id = %album.id, %error, "failed to delete an uploaded watermark, it stays until garbage is collected");
     }
-    Ok(saved)
+    Ok(())
 }
 
 fn upload_missing() -> ApiError {
@@ -104,22 +103,32 @@ fn invalid_image(message: String) -> ApiError {
     ApiError::invalid(&[Issue { path, code: code::INVALID_IMAGE, message }])
 }
 
-async fn describe(ctx: &Context, album: &Album, stored: Option<Stored>) -> Result<Watermark, ApiError> {
+async fn describe(ctx: &Context, album: &Album) -> Result<Watermark, ApiError> {
+    let shared = ctx.album_cache.marks.entry(album.id);
+    // A call that begins while another counts shares the next count.
+    let marks = shared.get_or_measure(Instant::now(), count_marks(ctx, album.id)).await?;
     let mut described = Watermark {
         album_id: album.id.0,
-        watermark: stored.as_ref().map(|stored| stored.placement.into()),
+        watermark: marks.as_ref().map(|marks| marks.placement.into()),
         photos_marked: 0,
         photos_left: 0,
         sample_url: None,
     };
-    let Some(stored) = stored else { return Ok(described) };
-    let ready = ctx.store.photos.count_by_state(album.id).await?.get(PhotoState::Ready);
-    let left = ctx.store.watermarks.count_unmarked(album.id, stored.version).await?.min(ready);
-    (described.photos_marked, described.photos_left) = (ready - left, left);
-    if let Some(photo) = ctx.store.watermarks.find_marked(album.id).await? {
+    let Some(marks) = marks else { return Ok(described) };
+    (described.photos_marked, described.photos_left) = (marks.marked, marks.left);
+    if let Some(photo) = marks.sample {
         let key = ObjectKey::photo(album.tenant.organization, album.id, photo, ObjectRole::Marked);
         let url = ctx.store.blobs.download_url(&key, ctx.settings.download_ttl).await?;
         described.sample_url = Some(url.into());
     }
     Ok(described)
+}
+
+/// Reads the watermark too: what is counted is shared with others, who may know another version.
+async fn count_marks(ctx: &Context, album: AlbumId) -> Result<Option<Marks>, ApiError> {
+    let Some(stored) = ctx.store.watermarks.get(album).await? else { return Ok(None) };
+    let ready = ctx.store.photos.count_by_state(album).await?.get(PhotoState::Ready);
+    let left = ctx.store.watermarks.count_unmarked(album, stored.version).await?.min(ready);
+    let sample = ctx.store.watermarks.find_marked(album).await?;
+    Ok(Some(Marks { placement: stored.placement, marked: ready - left, left, sample }))
 }

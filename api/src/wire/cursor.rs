@@ -100,7 +100,13 @@ impl PhotoPosition {
     /// Returns the position in a cursor; `None` for text that [`photo_cursor`] refuses.
     pub(crate) fn from_cursor(text: &str) -> Option<Self> {
         let (photo, total) = text.split_at_checked(32)?;
-        let total = u64::from_str_radix(total, 16).ok().map(|total| u32::try_from(total).unwrap_or(u32::MAX));
+        let total = match total {
+            "" => None,
+            total => {
+                let [high @ .., a, b, c, d] = decode_hex::<6>(total).ok()?;
+                Some(if high == [0, 0] { u32::from_be_bytes([a, b, c, d]) } else { u32::MAX })
+            }
+        };
         Some(Self { photo: PhotoId(decode_id(photo)?), total })
     }
 }
@@ -219,6 +225,10 @@ mod tests {
             let position = PhotoPosition { photo: PhotoId(Uuid::from_u128(photo)), total };
             let cursor = position.to_cursor();
             prop_assert_eq!(PhotoPosition::from_cursor(&cursor), Some(position));
+            let upper_case = cursor.replace(char::is_alphanumeric, "A");
+            for refused in [format!("{cursor}0"), format!("{cursor}zz"), upper_case] {
+                prop_assert_eq!(PhotoPosition::from_cursor(&refused), None);
+            }
             let of_albums = AlbumPosition { album: AlbumId(position.photo.0), total: 2 }.to_cursor();
             prop_assert!(of_albums.len() != cursor.len(), "one of another list is refused");
         }
@@ -246,6 +256,7 @@ mod tests {
             prop_assert!(HitCursor::parse(&text).is_none());
             prop_assert!(AlbumPosition::from_cursor(&text).is_none());
             prop_assert!(EventPosition::from_cursor(&text).is_none());
+            prop_assert!(PhotoPosition::from_cursor(&text).is_none());
             prop_assert!(decode_id(&text).is_none());
         }
     }

@@ -18,6 +18,7 @@ pub async fn photos_suite(store: &Store) {
     pages_contain_every_photo_once_oldest_first(store).await;
     states_are_counted_and_listed(store).await;
     photos_that_are_processed_again_are_shown(store).await;
+    many_photos_that_are_processed_again_are_counted(store).await;
     settled_photos_are_counted_within_the_window(store).await;
     a_deleted_photo_is_removed_with_its_detections(store).await;
 }
@@ -128,6 +129,8 @@ async fn photos_that_are_processed_again_are_shown(store: &Store) {
     let mut shown = Vec::new();
     for _ in 0..3 {
         shown.push(fixture.add_ready_photo(Vec::new(), Vec::new()).await);
+        // Between them are photos without pictures.
+        fixture.create_photos(1).await;
     }
     let count = async || store.photos.count_shown(fixture.album).await.expect("counts");
     assert_eq!(count().await, 3);
@@ -137,23 +140,46 @@ async fn photos_that_are_processed_again_are_shown(store: &Store) {
     // Of these there is no picture yet.
     fixture.queue_photos(1).await;
     fixture.create_photos(1).await;
-    let expected = StateCounts { awaiting_upload: 1, queued: 2, processing: 1, ready: 1, failed: 0 };
+    let expected = StateCounts { awaiting_upload: 4, queued: 2, processing: 1, ready: 1, failed: 0 };
     assert_eq!(fixture.check_counts().await, expected);
 
     assert_eq!(count().await, 3);
-    let mut listed = Vec::new();
-    let mut after = None;
+    for limit in 1..=4 {
+        let mut listed = Vec::new();
+        let mut after = None;
+        loop {
+            let page = store.photos.list_shown(fixture.album, after, limit).await;
+            let (photos, next) = page.expect("lists them");
+            assert!(photos.len() <= limit as usize && photos.iter().all(Photo::has_pictures));
+            listed.extend(photos.iter().map(|photo| photo.id));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(listed, shown, "{limit} on a page");
+    }
+    fixture.delete().await;
+}
+
+/// More than are counted without a turn.
+async fn many_photos_that_are_processed_again_are_counted(store: &Store) {
+    const MANY: u64 = 1_050;
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(MANY as usize).await;
     loop {
-        let page = store.photos.list_shown(fixture.album, after, 2).await.expect("lists them");
-        assert_eq!(page.total, 3);
-        assert!(page.photos.iter().all(Photo::has_pictures));
-        listed.extend(page.photos.iter().map(|photo| photo.id));
-        after = page.next;
-        if after.is_none() {
+        let leases = fixture.lease_fresh(350, LONG).await;
+        if leases.is_empty() {
             break;
         }
+        store.queue.finish(leases.iter().map(empty_results).collect()).await.expect("finishes them");
     }
-    assert_eq!(listed, shown);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), MANY);
+    fixture.process_next_photo(Vec::new(), Vec::new()).await;
+    fixture.queue_photos(2).await;
+    let expected = StateCounts { queued: MANY + 1, ready: 1, ..StateCounts::default() };
+    assert_eq!(store.photos.count_by_state(fixture.album).await.expect("counts"), expected);
+    assert_eq!(store.photos.count_shown(fixture.album).await.expect("counts"), MANY);
     fixture.delete().await;
 }
 

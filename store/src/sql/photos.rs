@@ -43,15 +43,22 @@ pub(crate) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
 
-/// Photos that have pictures, as [`Photo::has_pictures`] says. Reads the album until the page is full.
+/// Photos that have pictures, as [`Photo::has_pictures`] says: the next that are ready and the next that are processed again, of
+/// each as many as fit on a page. Each has an index, so that no page reads what visitors do not see.
 pub(crate) const SHOWN_PAGE: &str = select_photo!(
-    "where album = $1 and id > $2 \
-     and (state = 'ready' or state in ('queued', 'processing') and width is not null) order by id limit $3"
+    "where album = $1 and id in (select id from \
+     (select id from photo where album = $1 and state = 'ready' and id > $2 order by id limit $3) as ready \
+     union all select id from (select id from photo where album = $1 and state in ('queued', 'processing') \
+     and width is not null and id > $2 order by id limit $3) as again) order by id limit $3"
 );
 
-/// Those of them that are processed again. Selects in a nested query too, so that it reads only what waits or is processed.
-pub(crate) const COUNT_SHOWN_AGAIN: &str = "select count(*) from photo where album = $1 and width is not null \
-     and id in (select id from photo where album = $1 and state in ('queued', 'processing'))";
+/// Those of them that are processed again, up to a limit.
+pub(crate) const COUNT_SHOWN_AGAIN: &str = "select count(*) from (select id from photo where album = $1 \
+     and state in ('queued', 'processing') and width is not null limit $2) as again";
+
+/// So many entries of an index are counted without a turn of those that read whole albums: they take a fraction of a
+/// millisecond.
+const FEW: u32 = 1_000;
 
 /// Sums the counts that the database's triggers keep: a few rows, however many photos the album has.
 pub(crate) const COUNT_BY_STATE: &str =
@@ -113,12 +120,17 @@ pub(crate) const COUNT_BY_CAMERA: &str = "select camera, photos, cast(sum(photos
 /// The most cameras that are told of an album.
 const MAX_CAMERAS: usize = 1_000;
 
-/// Makes a page of rows, of which one more than the limit shows whether there is a next page.
-fn to_page(rows: Vec<PhotoRow>, limit: u32, total: u64) -> Result<PhotoPage> {
+/// Makes a page of rows, of which one more than the limit shows whether there is a next page, and where that begins.
+fn split_page(rows: Vec<PhotoRow>, limit: u32) -> Result<(Vec<Photo>, Option<PhotoId>)> {
     let mut photos: Vec<Photo> = convert_rows(rows)?;
     let more = photos.len() > limit as usize;
     photos.truncate(limit as usize);
     let next = if more { photos.last().map(|photo| photo.id) } else { None };
+    Ok((photos, next))
+}
+
+fn to_page(rows: Vec<PhotoRow>, limit: u32, total: u64) -> Result<PhotoPage> {
+    let (photos, next) = split_page(rows, limit)?;
     Ok(PhotoPage { photos, next, total })
 }
 
@@ -130,8 +142,8 @@ pub(crate) struct SqlPhotos {
 }
 
 impl SqlPhotos {
-    pub(crate) fn new(database: Database, face_cache: Arc<FaceCache>) -> Self {
-        Self { database, face_cache, scans: Turns::default() }
+    pub(crate) fn new(database: Database, face_cache: Arc<FaceCache>, scans: Turns) -> Self {
+        Self { database, face_cache, scans }
     }
 }
 
@@ -212,22 +224,34 @@ impl Photos for SqlPhotos {
         to_page(rows, filter.limit, total)
     }
 
-    async fn list_shown(&self, album: AlbumId, after: Option<PhotoId>, limit: u32) -> Result<PhotoPage> {
+    async fn list_shown(
+        &self,
+        album: AlbumId,
+        after: Option<PhotoId>,
+        limit: u32,
+    ) -> Result<(Vec<Photo>, Option<PhotoId>)> {
         const OPERATION: &str = "list photos with pictures";
-        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let rows: Vec<PhotoRow> = query(OPERATION, SHOWN_PAGE)
             .bind(album)
             .bind(after.unwrap_or(PhotoId(uuid::Uuid::nil())))
             .bind(i64::from(limit) + 1)
-            .fetch_all(&mut snapshot)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
-        let total = count_shown(OPERATION, album, &mut snapshot).await?;
-        to_page(rows, limit, total)
+        split_page(rows, limit)
     }
 
     async fn count_shown(&self, album: AlbumId) -> Result<u64> {
         const OPERATION: &str = "count photos with pictures";
-        count_shown(OPERATION, album, &mut self.database.begin_snapshot(OPERATION).await?).await
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let again = count_shown_again(OPERATION, album, FEW + 1, &mut snapshot).await?;
+        if again <= u64::from(FEW) {
+            return Ok(load_counts(OPERATION, album, &mut snapshot).await?.ready + again);
+        }
+        drop(snapshot);
+        let _turn = self.scans.take(current_organization()).await;
+        let mut snapshot = self.database.begin_scan(OPERATION).await?;
+        let again = count_shown_again(OPERATION, album, u32::MAX, &mut snapshot).await?;
+        Ok(load_counts(OPERATION, album, &mut snapshot).await?.ready + again)
     }
 
     async fn list_taken(&self, album: AlbumId, asked: TakenQuery) -> Result<PhotoPage> {
@@ -324,14 +348,16 @@ pub(crate) async fn load_counts<'c>(
     Ok(counts)
 }
 
-/// Counts the photos that have pictures.
-async fn count_shown(operation: &'static str, album: AlbumId, snapshot: &mut Transaction) -> Result<u64> {
-    let counts = load_counts(operation, album, &mut *snapshot).await?;
-    if counts.queued + counts.processing == 0 {
-        return Ok(counts.ready);
-    }
-    let (again,): (i64,) = query(operation, COUNT_SHOWN_AGAIN).bind(album).fetch_one(snapshot).await?;
-    Ok(counts.ready + again.unsigned_abs())
+/// Counts the photos with pictures that are processed again, up to a limit.
+async fn count_shown_again(
+    operation: &'static str,
+    album: AlbumId,
+    limit: u32,
+    snapshot: &mut Transaction,
+) -> Result<u64> {
+    let count = query(operation, COUNT_SHOWN_AGAIN).bind(album).bind(i64::from(limit));
+    let (again,): (i64,) = count.fetch_one(snapshot).await?;
+    Ok(again.unsigned_abs())
 }
 
 fn photo_not_found(id: PhotoId) -> StoreError {

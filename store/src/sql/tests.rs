@@ -86,8 +86,15 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
         (start_lists::ENTRY_PAGE.into(), &["PRIMARY KEY (album=? AND bib>? AND bib<?)"]),
         (start_lists::COUNT_WITHOUT_LATTICE.into(), &["seen_text_without_lattice (album=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
-        (photos::SHOWN_PAGE.into(), &["PRIMARY KEY (album=? AND id>?)"]),
-        (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_by_state (album=? AND state=?)"]),
+        (
+            photos::SHOWN_PAGE.into(),
+            &[
+                "PRIMARY KEY (album=? AND id=?)",
+                "COVERING INDEX photo_by_state (album=? AND state=? AND id>?)",
+                "COVERING INDEX photo_shown_again (album=? AND id>?)",
+            ],
+        ),
+        (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_shown_again (album=?)"]),
         (
             photos::TAKEN_PAGE_BY_CAMERA.into(),
             &["COVERING INDEX photo_by_camera (album=? AND camera=? AND id>?)"],
@@ -175,7 +182,8 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
     sqlx::query(full).execute(&database.writer).await.unwrap();
     let full = Database::Sqlite(database.clone());
     let faces = std::sync::Arc::new(SqlFaces::new(full.clone()));
-    let photos = SqlPhotos::new(full, std::sync::Arc::new(crate::search::faces::FaceCache::new(faces, 0)));
+    let face_cache = std::sync::Arc::new(crate::search::faces::FaceCache::new(faces, 0));
+    let photos = SqlPhotos::new(full, face_cache, crate::turns::Turns::default());
     let new = crate::model::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
     let refused = crate::traits::Photos::create(&photos, fixture.album, vec![new; 100]).await.unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");

@@ -18,6 +18,7 @@ use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{parse_name, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, Watermarks};
+use crate::turns::{Turns, current_organization};
 
 const OPERATION: &str = "change a watermark";
 
@@ -83,11 +84,13 @@ pub(crate) async fn ask_for_marks(
 pub(crate) struct SqlWatermarks {
     database: Database,
     shared: Arc<SharedLedger>,
+    /// See `SqlPhotos`.
+    scans: Turns,
 }
 
 impl SqlWatermarks {
-    pub(crate) fn new(database: Database, shared: Arc<SharedLedger>) -> Self {
-        Self { database, shared }
+    pub(crate) fn new(database: Database, shared: Arc<SharedLedger>, scans: Turns) -> Self {
+        Self { database, shared, scans }
     }
 
     async fn begin(&self, album: AlbumId) -> Result<Transaction> {
@@ -140,10 +143,11 @@ impl Watermarks for SqlWatermarks {
         const OPERATION: &str = "count photos to mark";
         let count =
             "select count(*) from photo where album = $1 and state = 'ready' and marked_version <> $2";
+        let _turn = self.scans.take(current_organization()).await;
         let (photos,): (i64,) = query(OPERATION, count)
             .bind(album)
             .bind(version)
-            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
+            .fetch_one(&mut self.database.begin_scan(OPERATION).await?)
             .await?;
         Ok(photos.unsigned_abs())
     }
@@ -152,9 +156,10 @@ impl Watermarks for SqlWatermarks {
         const OPERATION: &str = "find a marked photo";
         let find = "select id from photo where album = $1 and state = 'ready' and marked_version > 0 \
                     order by id desc limit 1";
+        let _turn = self.scans.take(current_organization()).await;
         let row: Option<(PhotoId,)> = query(OPERATION, find)
             .bind(album)
-            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .fetch_optional(&mut self.database.begin_scan(OPERATION).await?)
             .await?;
         Ok(row.map(|(photo,)| photo))
     }

@@ -36,6 +36,7 @@ use crate::sql::{
     SqlTexts, SqlUploadTargets, SqlWatermarks, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
+use crate::turns::Turns;
 
 /// Access to everything that is stored. Cheap to clone.
 #[derive(Clone)]
@@ -181,17 +182,18 @@ impl Store {
         let ledger = SharedLedger::new(settings.credits);
         let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
         let rules = Arc::new(RulesCache::default());
+        let scans = Turns::default();
         let sql_queue = start_queue(&settings, &database, Arc::clone(&ledger), Arc::clone(&rules));
         let jetstream = open_jetstream(settings.queue.clone(), Arc::clone(&sql_queue) as _).await?;
         let eraser = open_eraser(&settings, &database, &storage, &face_cache, jetstream.as_ref());
         Ok(Self {
             galleries: Arc::new(SqlGalleries::new(database.clone(), settings.master_secret.clone())),
-            watermarks: Arc::new(SqlWatermarks::new(database.clone(), Arc::clone(&ledger))),
+            watermarks: Arc::new(SqlWatermarks::new(database.clone(), Arc::clone(&ledger), scans.clone())),
             downloads: Arc::new(SqlDownloads::new(database.clone())),
             accounts: Arc::new(SqlAccounts::new(database.clone())),
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),
-            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&face_cache))),
+            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&face_cache), scans.clone())),
             queue: match &jetstream {
                 Some(jetstream) => Arc::clone(jetstream) as _,
                 None => Arc::clone(&sql_queue) as _,
@@ -205,6 +207,7 @@ impl Store {
                 database.clone(),
                 Arc::clone(&rules),
                 settings.master_secret.clone(),
+                scans,
             )),
             judging: Arc::new(SqlJudging::new(database.clone(), rules, settings.master_secret.clone())),
             events: Arc::clone(&events) as _,

@@ -43,7 +43,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 7] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 8] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -71,6 +71,11 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 7] = [
     ConcurrentIndex {
         name: "photo_by_camera",
         on: "photo (album, camera, id, taken_at, state) where camera is not null",
+    },
+    // 0029 on SQLite alone
+    ConcurrentIndex {
+        name: "photo_shown_again",
+        on: "photo (album, id, state, width) where state in ('queued', 'processing') and width is not null",
     },
 ];
 

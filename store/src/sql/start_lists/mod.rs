@@ -30,8 +30,9 @@ use crate::sealing::MasterSecret;
 use crate::sql::database::Database;
 use crate::sql::erasures::guard::load_bibs;
 use crate::sql::photos::load_counts;
-use crate::sql::statement::{Statement, query};
+use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Result, StartLists};
+use crate::turns::{Turns, current_organization};
 
 use self::entries::{EntryRow, entries_json};
 use self::rules::RulesCache;
@@ -72,12 +73,29 @@ pub(crate) struct SqlStartLists {
     rules: Arc<RulesCache>,
     /// By which it recognises bibs that were erased.
     master: Option<MasterSecret>,
+    /// See `SqlPhotos`.
+    scans: Turns,
 }
 
 impl SqlStartLists {
-    pub(crate) fn new(database: Database, rules: Arc<RulesCache>, master: Option<MasterSecret>) -> Self {
-        Self { database, rules, master }
+    pub(crate) fn new(
+        database: Database,
+        rules: Arc<RulesCache>,
+        master: Option<MasterSecret>,
+        scans: Turns,
+    ) -> Self {
+        Self { database, rules, master, scans }
     }
+}
+
+async fn has_list<'c>(
+    on: impl Into<ConnectionRef<'c>>,
+    operation: &'static str,
+    album: AlbumId,
+) -> Result<bool> {
+    let count = "select count(*) from start_list where album = $1";
+    let (lists,): (i64,) = query(operation, count).bind(album).fetch_one(on).await?;
+    Ok(lists > 0)
 }
 
 /// What the entries of an album become by an import.
@@ -163,7 +181,14 @@ impl StartLists for SqlStartLists {
 
     async fn get(&self, album: AlbumId) -> Result<Option<StartListSummary>> {
         const OPERATION: &str = "get a start list";
-        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        if !has_list(&mut reader, OPERATION, album).await? {
+            return Ok(None);
+        }
+        drop(reader);
+        // A list has up to 100,000 entries, and an album more photos to judge.
+        let _turn = self.scans.take(current_organization()).await;
+        let mut snapshot = self.database.begin_scan(OPERATION).await?;
         let get = "select version, imported_at, list_version from start_list \
                    join album on album.id = start_list.album where start_list.album = $1";
         let row: Option<(i64, i64, i64)> =
@@ -224,9 +249,7 @@ impl StartLists for SqlStartLists {
     async fn delete(&self, album: AlbumId) -> Result<()> {
         const OPERATION: &str = "delete a start list";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let has_list = "select count(*) from start_list where album = $1";
-        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut transaction).await?;
-        if lists > 0 {
+        if has_list(&mut transaction, OPERATION, album).await? {
             judge_again(&mut transaction, OPERATION, album).await?;
             let delete = "delete from start_list where album = $1";
             query(OPERATION, delete).bind(album).execute(&mut transaction).await?;
@@ -264,9 +287,7 @@ impl StartLists for SqlStartLists {
     ) -> Result<Option<HashMap<String, StartListEntry>>> {
         const OPERATION: &str = "find entries of a start list";
         let mut reader = self.database.acquire_reader(OPERATION).await?;
-        let has_list = "select count(*) from start_list where album = $1";
-        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut reader).await?;
-        if lists == 0 {
+        if !has_list(&mut reader, OPERATION, album).await? {
             return Ok(None);
         }
         let rows: Vec<EntryRow> =

@@ -1,7 +1,8 @@
-//! Large albums: many watchers of an album of half a million photos, and searches that leave after a second in an album
-//! whose faces take longer to load. Another organization's calls tell what that costs everybody else. Not one of the
-//! classes of every run: writing the rows takes minutes.
+//! Large albums: many watchers of an album of half a million photos, many visitors of a gallery whose photos are processed,
+//! and searches that leave after a second in an album whose faces take longer to load. Another organization's calls tell
+//! what that costs everybody else. Not one of the classes of every run: writing the rows takes minutes.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +24,13 @@ use super::class::{Class, no_settings};
 use crate::findings::Findings;
 use crate::priority::run_at_low_priority;
 use crate::site::{Extent, PATIENCE, Site};
-use crate::wire;
+use crate::wire::{self, Endpoint};
 
 pub(super) const LARGE: Class = Class {
     name: "large",
     description: "32 clients that ask for the progress of an album of 500,000 photos again and again, 32 that list its cameras, \
-                  photos of one and photos of a time, and 116 searches that leave after a second, again and again, in a cold album of 700,000 \
-                  faces",
+                  photos of one and photos of a time, 32 visitors of a gallery of 200,000 photos that wait to be processed, \
+                  and 116 searches that leave after a second, again and again, in a cold album of 700,000 faces",
     settings: no_settings,
     stops_service: true,
     run,
@@ -53,12 +54,18 @@ const PHOTOS_PER_CALL: usize = 1_000;
 const PHOTOS_PER_TRANSACTION: usize = 64;
 /// More than at a real event: fewer photos for the same number of faces.
 const FACES_PER_PHOTO: usize = 30;
+/// How galleries refuse networks that ask too often.
+const TOO_MANY: u16 = 429;
 
 /// The albums and their owners.
 struct Scene {
     large: Partner,
     /// Its photos are watched.
     watched: String,
+    /// Its photos wait, and visitors see those that were processed before.
+    visited: String,
+    /// The path of its gallery.
+    gallery: String,
     /// Its faces are searched.
     searched: String,
     /// A photo in it, with a face.
@@ -69,33 +76,42 @@ struct Scene {
     normal_album: String,
 }
 
-/// The size of the watched album, and what another organization's calls take in a quiet service.
+/// The sizes of the albums, and what another organization's calls take in a quiet service.
 struct Usual {
     photos: usize,
+    waiting: usize,
+    faces: usize,
     quiet: Vec<Duration>,
 }
 
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let photos = site.extent.pick(2_000, 500_000);
+    let waiting = site.extent.pick(2_000, 200_000);
     let faces = site.extent.pick(900, 700_000);
-    let scene = Scene::prepare(site);
+    let scene = Scene::prepare(site)?;
     let exit = site.service.terminate(STOP_LIMIT);
     findings.check(exit.code == Some(0), || format!("the service ended with {exit:?}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(fill(site, &scene, photos, faces)).context("writing the rows of large albums")?;
+    let mut usual = Usual { photos, waiting, faces, quiet: Vec::new() };
+    runtime.block_on(fill(site, &scene, &usual)).context("writing the rows of large albums")?;
     site.service.restart();
-    let quiet = measure_beside(site, &scene, || std::thread::sleep(measured_time(site)));
-    let usual = Usual { photos, quiet };
+    usual.quiet = measure_beside(site, &scene, || std::thread::sleep(measured_time(site)));
     watch_progress(site, findings, &scene, &usual);
     list_by_camera(site, findings, &scene, &usual);
-    search_impatiently(site, findings, &scene, faces);
+    visit(site, findings, &scene, &usual);
+    search_impatiently(site, findings, &scene, &usual);
     Ok(())
 }
 
 impl Scene {
-    fn prepare(site: &Site) -> Self {
+    fn prepare(site: &Site) -> anyhow::Result<Self> {
         let (large, normal) = (site.tenant("Large Timing"), site.tenant("Small Timing"));
         let (watched, searched) = (large.create_album("Watched"), large.create_album("Searched"));
+        let visited = large.create_album("Visited");
+        let settings = json!({ "albumId": visited, "enabled": true, "browse": true });
+        let opened = large.call_ok("/albums/gallery/update", &settings);
+        let url = opened["url"].as_str().context("the address of a gallery")?;
+        let gallery = format!("/g/{}", url.rsplit('/').next().context("a link")?);
         let normal_album = normal.create_album("Normal");
         for (partner, album) in [(&large, &searched), (&normal, &normal_album)] {
             partner.upload_photo(album, "1.jpg", site.material.photo(0));
@@ -104,27 +120,31 @@ impl Scene {
         let image = large.upload_selfie(&searched, &site.material.selfie);
         large.search_by_image(&searched, &image);
         let known_photo = large.list_photos(&searched)[0]["id"].as_str().expect("an id").to_owned();
-        Self { large, watched, searched, known_photo, image, normal, normal_album }
+        Ok(Self { large, watched, visited, gallery, searched, known_photo, image, normal, normal_album })
     }
 }
 
-/// Writes the photos of one album and the faces of the other, while no service runs.
-async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow::Result<()> {
+/// Writes the photos of two albums and the faces of the third, while no service runs.
+async fn fill(site: &Site, scene: &Scene, usual: &Usual) -> anyhow::Result<()> {
     let folder = site.service.data_dir();
     let database_url = format!("sqlite:{}", folder.join("photofinish.sqlite").display());
     let store = Store::open(StoreSettings { database_url, ..test_settings(&folder) }).await?;
-    let (watched, searched): (AlbumId, AlbumId) =
-        (AlbumId(scene.watched.parse()?), AlbumId(scene.searched.parse()?));
-    for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
-        store.photos.create(watched, new_photos(PHOTOS_PER_CALL)).await?;
+    let (watched, visited) = (AlbumId(scene.watched.parse()?), AlbumId(scene.visited.parse()?));
+    let searched = AlbumId(scene.searched.parse()?);
+    for (album, photos) in [(watched, usual.photos), (visited, usual.waiting)] {
+        for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
+            store.photos.create(album, new_photos(PHOTOS_PER_CALL)).await?;
+        }
     }
-    set_cameras(&folder.join("photofinish.sqlite"), watched).await?;
+    let database = folder.join("photofinish.sqlite");
+    change_photos(&database, watched, SET_CAMERAS).await?;
+    change_photos(&database, visited, LET_WAIT).await?;
     let known = scene.known_photo.parse()?;
     let (found, _) =
         store.photos.get_detections(searched, photofinish_store::model::ids::PhotoId(known)).await?;
     let found = found.into_iter().find_map(|face| face.embedding).context("the photo has no face")?;
     let mut number = 0;
-    while number < faces {
+    while number < usual.faces {
         let created = store.photos.create(searched, new_photos(PHOTOS_PER_TRANSACTION)).await?;
         store.queue.confirm(searched, &created).await?;
         let request =
@@ -146,11 +166,18 @@ async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow
 }
 
 /// Gives the photos of an album one of three cameras and a time of an hour, as their results would.
-async fn set_cameras(database: &Path, album: AlbumId) -> anyhow::Result<()> {
+const SET_CAMERAS: &str = "update photo set camera = 'Camera ' || (abs(random()) % 3), \
+     taken_at = created_at - created_at % 3600000000 + abs(random()) % 3600000000 where album = $1";
+
+/// Queues the photos of an album, half of which have pictures from the last time. They are of no organization, so that none is
+/// ever leased, and the service is as quiet as without them.
+const LET_WAIT: &str = "update photo set state = 'queued', confirmed_at = created_at, organization = zeroblob(16), \
+     width = case when hex(id) glob '*[0-7]' then 6000 end, height = case when hex(id) glob '*[0-7]' then 4000 end \
+     where album = $1";
+
+async fn change_photos(database: &Path, album: AlbumId, change: &'static str) -> anyhow::Result<()> {
     let mut connection = SqliteConnectOptions::new().filename(database).connect().await?;
-    let set = "update photo set camera = 'Camera ' || (abs(random()) % 3), \
-               taken_at = created_at - created_at % 3600000000 + abs(random()) % 3600000000 where album = $1";
-    sqlx::query(set).bind(album.0.as_bytes().as_slice()).execute(&mut connection).await?;
+    sqlx::query(change).bind(album.0.as_bytes().as_slice()).execute(&mut connection).await?;
     Ok(connection.close().await?)
 }
 
@@ -238,6 +265,39 @@ fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
     compare(findings, &what, &usual.quiet, &beside);
 }
 
+/// Visitors look at the gallery and browse it to its end, again and again, each from a network of its own: each may ask as often
+/// as one network is permitted.
+fn visit(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
+    let headers = [("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+    let beside = measure_beside(site, scene, || {
+        let begun = Instant::now();
+        attack_with(WATCHERS, |number| {
+            let source = Ipv4Addr::new(127, 0, 2 + number as u8, 1);
+            let endpoint = Endpoint { source, ..site.endpoint(1) };
+            let call = |operation: &str, input: &Value| {
+                let target = format!("{}/api/gallery/{operation}", scene.gallery);
+                let request = wire::request("POST", &target, &headers, input.to_string().as_bytes());
+                let reaction = endpoint.send(&request, PATIENCE);
+                let answer = findings.expect("a visitor of a large album", reaction, &[200, TOO_MANY]);
+                answer.filter(|answer| answer.status == 200).map(|answer| answer.json())
+            };
+            let mut input = json!({});
+            while begun.elapsed() < measured_time(site) {
+                let seen = call("get", &json!({})).map(|gallery| gallery["photos"].clone());
+                let Some(page) = call("photos/list", &input) else { continue };
+                findings.check(seen.is_none_or(|photos| photos == page["total"] && photos != 0), || {
+                    format!("a page tells of {} photos, the gallery of another number", page["total"])
+                });
+                let next = &page["nextCursor"];
+                input = if next.is_null() { json!({}) } else { json!({ "cursor": next }) };
+            }
+        });
+    });
+    let photos = usual.waiting;
+    let what = format!("`albums/get` beside {WATCHERS} visitors of a gallery of {photos} photos that wait");
+    compare(findings, &what, &usual.quiet, &beside);
+}
+
 /// Records what another organization's calls took in a quiet service and beside an attack.
 fn compare(findings: &Findings, what: &str, quiet: &[Duration], beside: &[Duration]) {
     findings.figure(what, format!("{} quiet, {} beside", describe(quiet), describe(beside)));
@@ -245,7 +305,8 @@ fn compare(findings: &Findings, what: &str, quiet: &[Duration], beside: &[Durati
     findings.slowdown(beside / quiet);
 }
 
-fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, faces: usize) {
+fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
+    let faces = usual.faces;
     let body = json!({ "albumId": scene.searched, "imageId": scene.image }).to_string();
     let request = wire::call("/photos/search/face/list", scene.large.key(), body.as_bytes());
     let (begun, is_loaded) = (Instant::now(), AtomicBool::new(false));
@@ -274,10 +335,8 @@ fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, faces: us
     let first = first
         .map_or("no answer".to_owned(), |first| format!("first answer after {:.1} s", first.as_secs_f64()));
     let later = to_milliseconds(later.elapsed());
-    findings.figure(
-        &what,
-        format!("{first}, the next after {later:.0} ms; `albums/get` beside: {}", describe(&beside)),
-    );
+    findings.figure(&what, format!("{first}, the next after {later:.0} ms"));
+    compare(findings, &format!("`albums/get` beside {what}"), &usual.quiet, &beside);
 }
 
 fn measured_time(site: &Site) -> Duration {
