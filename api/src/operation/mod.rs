@@ -26,6 +26,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
+use warp::http::header::{CONNECTION, HeaderValue};
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
@@ -193,7 +194,7 @@ impl Operation {
     /// Responds to a request of any method.
     pub(crate) async fn handle(&self, ctx: OperationContext, mut request: ApiRequest) -> Response {
         if request.method == Method::OPTIONS {
-            return reply::options_response(ALLOW);
+            return respond_to_options(ALLOW, &mut request.body).await;
         }
         if request.method != Method::POST {
             return respond_with_error(ApiError::method_not_allowed(ALLOW), &mut request.body).await;
@@ -236,6 +237,16 @@ pub(crate) async fn respond_with_error(error: ApiError, body: &mut RequestBody) 
     let is_reusable = !error.closes_connection() && body.discard().await;
     let error = if is_reusable { error } else { error.with_connection_close() };
     error.into_response()
+}
+
+/// The same for OPTIONS: returns the methods that a path supports, in a 204.
+pub(crate) async fn respond_to_options(allow: &'static str, body: &mut RequestBody) -> Response {
+    let is_reusable = body.discard().await;
+    let mut response = reply::options_response(allow);
+    if !is_reusable {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Wraps the handler of an operation in the steps that all operations have.

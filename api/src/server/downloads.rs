@@ -17,19 +17,12 @@ use crate::errors::ApiError;
 use crate::operation::{self, ApiRequest};
 use crate::reply;
 
-const ALLOW: &str = "GET, HEAD, OPTIONS";
-
-/// Responds to a request for a ticket.
+/// Responds to GET and HEAD of a ticket.
 pub(crate) async fn handle(ctx: &Context, ticket: &str, mut request: ApiRequest) -> Response {
     let proxies = ctx.settings.console.proxies;
     let address = client_address(request.address, &request.headers, proxies);
     let network = network_digest(&ctx.visitor_secret, address, OffsetDateTime::now_utc());
-    let sent = match request.method {
-        Method::GET | Method::HEAD => respond(ctx, ticket, &request.method, network).await,
-        Method::OPTIONS => return reply::options_response(ALLOW),
-        _ => Err(ApiError::method_not_allowed(ALLOW)),
-    };
-    match sent {
+    match respond(ctx, ticket, &request.method, network).await {
         Ok(response) => response,
         Err(error) => operation::respond_with_error(error, &mut request.body).await,
     }

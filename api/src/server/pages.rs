@@ -21,7 +21,7 @@ use crate::errors::ApiError;
 use crate::handlers::galleries::QR_CODE_SUFFIX;
 use crate::reply;
 use crate::server::gallery::{GALLERY_PREFIX, is_link};
-use crate::server::read_only::{ReadRequest, read_only};
+use crate::server::read_only::read_only;
 
 /// The path under which the files of pages are.
 const FILES_PREFIX: &str = "/assets/";
@@ -92,7 +92,7 @@ pub(super) fn routes(ctx: &Context, audience: Audience) -> BoxedFilter<(Response
         });
     read_only(matched, move |page: Page, request| {
         let site = Arc::clone(&site);
-        async move { site.respond(&page, &request) }
+        async move { site.respond(&page, &request.method, &request.headers) }
     })
 }
 
@@ -122,8 +122,7 @@ impl Site {
         }
     }
 
-    fn respond(&self, page: &Page, request: &ReadRequest) -> Response {
-        let ReadRequest { method, headers } = request;
+    fn respond(&self, page: &Page, method: &Method, headers: &HeaderMap) -> Response {
         let mut response = match page {
             Page::Console => self.page_response("console", NO_CAMERA, headers),
             Page::Gallery => self.page_response("gallery", CAMERA, headers),

@@ -93,16 +93,13 @@ fn receipt_keys_route(ctx: Context) -> BoxedFilter<(Response,)> {
 }
 
 fn downloads_route(ctx: Context) -> BoxedFilter<(Response,)> {
-    warp::path::full()
-        .and_then(|path: FullPath| async move {
-            path.as_str().strip_prefix(DOWNLOADS_PREFIX).map(str::to_owned).ok_or_else(reject::not_found)
-        })
-        .and(extract_request())
-        .then(move |ticket: String, request| {
-            let ctx = ctx.clone();
-            async move { downloads::handle(&ctx, &ticket, request).await }
-        })
-        .boxed()
+    let matched = warp::path::full().and_then(|path: FullPath| async move {
+        path.as_str().strip_prefix(DOWNLOADS_PREFIX).map(str::to_owned).ok_or_else(reject::not_found)
+    });
+    read_only(matched, move |ticket: String, request| {
+        let ctx = ctx.clone();
+        async move { downloads::handle(&ctx, &ticket, request).await }
+    })
 }
 
 fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {

@@ -64,7 +64,7 @@ pub(crate) async fn handle(
         Method::PUT => receive_upload(ctx, local, url, &mut request).await,
         Method::GET => send_object(local, url, Content::Full, &request.headers).await,
         Method::HEAD => send_object(local, url, Content::HeadersOnly, &request.headers).await,
-        Method::OPTIONS => Ok(preflight_response()),
+        Method::OPTIONS => Ok(preflight_response(&mut request.body).await),
         _ => Err(ApiError::method_not_allowed(ALLOW)),
     };
     let mut response = match result {
@@ -216,9 +216,8 @@ fn not_modified(tag: HeaderValue) -> Response {
     response
 }
 
-fn preflight_response() -> Response {
-    let mut response = reply::options_response(ALLOW);
-    *response.status_mut() = StatusCode::NO_CONTENT;
+async fn preflight_response(body: &mut RequestBody) -> Response {
+    let mut response = operation::respond_to_options(ALLOW, body).await;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, PUT"));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));

@@ -292,6 +292,11 @@ fn a_refused_request_keeps_its_connection() {
         ("POST /.well-known/photofinish-keys.json", 405),
         ("POST /console", 405),
         ("POST /healthz", 405),
+        ("POST /downloads/none", 405),
+        ("DELETE /storage/none", 405),
+        ("OPTIONS /openapi/albums/list", 204),
+        ("OPTIONS /console", 204),
+        ("OPTIONS /storage/none", 204),
     ] {
         let mut raw = RawConnection::connect(&service);
         raw.write(&format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"));
