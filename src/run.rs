@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
     AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, Passwords,
-    RateLimiter, SeatLimits, Seats, SelfieLocks, TraceHook,
+    RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -156,6 +156,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         selfie_locks: SelfieLocks::default(),
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
+        progress_streams: StreamPlaces::of_progress(),
         body_budget: BodyBudget::default(),
         download_places: DownloadPlaces::default(),
         passwords: Passwords::default(),

@@ -39,6 +39,7 @@ pub use crate::password::Passwords;
 pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
 pub use crate::selfie_locks::SelfieLocks;
+pub use crate::stream_places::StreamPlaces;
 
 /// The dependencies of every handler. A pointer: each request has several clones, and cores that answer requests at the same
 /// time would contend for a counter of every dependency.
@@ -71,6 +72,8 @@ pub struct Dependencies {
     pub selfie_locks: SelfieLocks,
     /// The newest events, for all streams; `EventFeed::default()` at start.
     pub event_feed: EventFeed,
+    /// The streams of albums' progress and of the pipeline; `StreamPlaces::of_progress()` at start.
+    pub progress_streams: StreamPlaces,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
     /// How much of their limits keys have spent; `RateLimiter::default()` at start.

@@ -3,18 +3,17 @@
 //! While there are streams, a task reads the events of all tenants and keeps the newest in memory. A stream that is further
 //! behind than these reads its own events from the database until it has caught up.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use photofinish_store::model::event::Event;
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::traits::{Events, Result};
-use serde_json::json;
 use tokio::sync::watch;
 
 use crate::errors::ApiError;
-use crate::errors::table::ErrorKind;
+use crate::stream_places::{StreamPlace, StreamPlaces};
 
 /// Time between two reads.
 const READ_INTERVAL: Duration = Duration::from_millis(500);
@@ -25,8 +24,6 @@ const MAX_RECENT: usize = 1000;
 /// Streams of one key, and of all keys.
 const MAX_STREAMS_PER_KEY: usize = 20;
 const MAX_STREAMS: usize = 2000;
-/// When a stream that was refused may be tried again: streams last long.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// The newest events, for all streams. Cheap to clone.
 #[derive(Clone)]
@@ -34,14 +31,13 @@ pub struct EventFeed(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    places: StreamPlaces,
     /// Up to where [`State::recent`] goes; 0 before the first read.
     newest: watch::Sender<i64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of streams of each key.
-    streams: HashMap<KeyId, usize>,
     has_reader: bool,
     /// All events after `begin`, in their order.
     recent: VecDeque<Arc<Event>>,
@@ -52,7 +48,8 @@ struct State {
 
 impl Default for EventFeed {
     fn default() -> Self {
-        Self(Arc::new(Shared { state: Mutex::default(), newest: watch::Sender::new(0) }))
+        let places = StreamPlaces::new(MAX_STREAMS_PER_KEY, MAX_STREAMS);
+        Self(Arc::new(Shared { state: Mutex::default(), places, newest: watch::Sender::new(0) }))
     }
 }
 
@@ -69,7 +66,7 @@ pub(crate) enum Recent {
 /// A stream that counts as open until this is dropped.
 pub(crate) struct StreamPermit {
     feed: EventFeed,
-    key: KeyId,
+    _place: StreamPlace,
     /// [`State::restores`] when it began.
     restores: u64,
 }
@@ -96,18 +93,6 @@ impl StreamPermit {
     }
 }
 
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        let mut state = self.feed.state();
-        if let Some(count) = state.streams.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                state.streams.remove(&self.key);
-            }
-        }
-    }
-}
-
 impl EventFeed {
     /// Opens a stream of a key. The first one starts the task that reads.
     ///
@@ -118,21 +103,14 @@ impl EventFeed {
         key: KeyId,
         events: &Arc<dyn Events>,
     ) -> std::result::Result<StreamPermit, ApiError> {
+        // Under the lock, under which the reader looks whether there are streams.
         let mut state = self.state();
-        if state.streams.get(&key).is_some_and(|count| *count >= MAX_STREAMS_PER_KEY) {
-            let data = json!({ "code": "TOO_MANY_STREAMS", "tryAgainIn": RETRY_AFTER.as_secs() });
-            return Err(ApiError::rate_limited(RETRY_AFTER).with_data(data));
-        }
-        if state.streams.values().sum::<usize>() >= MAX_STREAMS {
-            let error = ApiError::new(ErrorKind::ServiceUnavailable).with_code("TOO_MANY_STREAMS");
-            return Err(error.with_retry_after(Some(RETRY_AFTER)));
-        }
-        *state.streams.entry(key).or_default() += 1;
+        let place = self.0.places.take(key)?;
         if !state.has_reader {
             state.has_reader = true;
             tokio::spawn(self.clone().read_while_needed(Arc::clone(events)));
         }
-        Ok(StreamPermit { feed: self.clone(), key, restores: state.restores })
+        Ok(StreamPermit { feed: self.clone(), _place: place, restores: state.restores })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,7 +125,7 @@ impl EventFeed {
             interval.tick().await;
             {
                 let mut state = self.state();
-                if state.streams.is_empty() {
+                if self.0.places.is_free() {
                     *state = State { restores: state.restores, ..State::default() };
                     self.0.newest.send_replace(0);
                     return;
@@ -198,8 +176,10 @@ impl EventFeed {
 mod tests {
     use photofinish_store::Store;
     use photofinish_store::conformance::test_settings;
+    use serde_json::json;
 
     use super::*;
+    use crate::errors::table::ErrorKind;
 
     #[tokio::test]
     async fn a_key_has_its_number_of_streams_and_the_reader_ends_with_the_last() {
@@ -227,7 +207,11 @@ mod tests {
     fn a_position_before_the_memory_is_read_from_the_database() {
         let feed = EventFeed::default();
         feed.state().begin = 7;
-        let stream = StreamPermit { feed: feed.clone(), key: KeyId::generate(), restores: 0 };
+        let stream = StreamPermit {
+            feed: feed.clone(),
+            _place: feed.0.places.take(KeyId::generate()).unwrap(),
+            restores: 0,
+        };
         assert!(matches!(stream.after(6), Recent::UpTo(7)));
         assert!(matches!(stream.after(7), Recent::Events(events) if events.is_empty()));
         feed.state().restores = 1;

@@ -35,6 +35,7 @@ mod server;
 mod session;
 mod sse;
 mod start_list;
+mod stream_places;
 pub mod token;
 mod urls;
 mod validate;

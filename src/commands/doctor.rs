@@ -36,7 +36,7 @@ struct Finding {
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut findings = vec![check_open_files(), describe_console(config), describe_heic(config)];
+    let mut findings = vec![check_open_files(config), describe_console(config), describe_heic(config)];
     match config.settings.models.models {
         #[cfg(feature = "fakes")]
         ModelKind::Fake => {
@@ -64,12 +64,13 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 /// Raises the limit as the service does at its start.
-fn check_open_files() -> Finding {
+fn check_open_files(config: &Config) -> Finding {
     let FileLimit { inherited, current, .. } = FileLimit::raise();
     let state = if current < MIN_OPEN_FILES {
         Err(format!("{current} allowed, must be at least {MIN_OPEN_FILES} (ulimit -n)"))
     } else {
         let SeatLimits { total, per_address, .. } = SeatLimits::for_open_files(current);
+        let per_address = if config.settings.console.proxies > 0 { total } else { per_address };
         let raised = if inherited < current { format!(", raised from {inherited}") } else { String::new() };
         Ok(format!("{current} allowed{raised}: {total} connections, {per_address} from one address"))
     };

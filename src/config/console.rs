@@ -28,7 +28,7 @@ pub struct ConsoleArguments {
     /// Folder that the pages are read from, for who works on them [default: those in the program]
     #[arg(long, env = "PHOTOFINISH_CONSOLE_DIR", value_name = "FOLDER")]
     pub console_dir: Option<PathBuf>,
-    /// Proxies before the service that add the address of their client to x-forwarded-for; wrong passwords, and searches in galleries, are counted by it
+    /// Proxies before the service that add the address of their client to x-forwarded-for; wrong passwords, and searches in galleries, are counted by it, and one address may then have all connections
     #[arg(long, env = "PHOTOFINISH_PROXIES", value_name = "PROXIES", default_value = "0", value_parser = proxies)]
     pub proxies: usize,
 }

@@ -42,4 +42,4 @@ pub use queue::jetstream::QueueSettings;
 pub use sealing::{MasterSecret, VisitorSecret};
 pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings};
-pub use turns::{continue_on_behalf_of, on_behalf_of, on_behalf_of_whom_it_finds};
+pub use turns::{continue_on_behalf_of, on_behalf_of, on_behalf_of_later_known};

@@ -254,6 +254,8 @@ pub trait Queue: Send + Sync {
     async fn check(&self) -> Result<()>;
     /// Counts the photos that wait, over all albums.
     async fn depth(&self) -> Result<u64>;
+    /// Whether photos of other organizations than these wait, without crash suspects. Reads only, and little.
+    async fn has_waiting_beside(&self, organizations: &[OrganizationId]) -> Result<bool>;
     /// Since when the oldest waiting photo has waited, without crash suspects; `None` when none waits.
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>>;
 }

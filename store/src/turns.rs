@@ -21,11 +21,11 @@ pub async fn on_behalf_of<T>(organization: OrganizationId, work: impl Future<Out
 }
 
 /// Runs work that finds out for itself on whose behalf it is, and says so with [`continue_on_behalf_of`].
-pub async fn on_behalf_of_whom_it_finds<T>(work: impl Future<Output = T>) -> T {
+pub async fn on_behalf_of_later_known<T>(work: impl Future<Output = T>) -> T {
     ORGANIZATION.scope(Cell::new(None), work).await
 }
 
-/// From here on, this work is on behalf of an organization. Without effect outside of [`on_behalf_of_whom_it_finds`] and
+/// From here on, this work is on behalf of an organization. Without effect outside of [`on_behalf_of_later_known`] and
 /// [`on_behalf_of`].
 pub fn continue_on_behalf_of(organization: OrganizationId) {
     // Fails outside of them alone.

@@ -113,25 +113,22 @@ impl Caller {
         self.limits.get(class).or(service.get(class)).filter(|limit| *limit > 0)
     }
 
-    /// Checks that the key has been neither revoked nor expired since, that the session has not ended, and that its account has
-    /// the same role: for responses that go on for a while.
+    /// Checks that the key has been neither revoked nor expired since, and that the session has not ended: for responses that
+    /// go on for a while. Returns whether the caller may still do what the scope `album:manage` permits.
     ///
     /// # Errors
-    /// 401 as for a new request; 403 after a change of the role; 503 if the database cannot be asked.
-    pub(crate) async fn check_credential(&self, store: &Store) -> Result<(), ApiError> {
+    /// 401 as for a new request; 503 if the database cannot be asked.
+    pub(crate) async fn check_credential(&self, store: &Store) -> Result<bool, ApiError> {
         let now = OffsetDateTime::now_utc();
-        match &self.credential {
-            Credential::Key(digest) => find_valid_key(&*store.keys, digest, now).await.map(drop),
-            Credential::Visitor => Ok(()),
+        let scopes = match &self.credential {
+            Credential::Key(digest) => Scopes::of_key(&find_valid_key(&*store.keys, digest, now).await?),
+            Credential::Visitor => self.scopes,
             Credential::Session(signed_in) => {
                 let (_, account) = session::find(&*store.accounts, &signed_in.digest, now).await?;
-                if (account.role, account.is_operator) == (signed_in.role, signed_in.is_operator) {
-                    return Ok(());
-                }
-                // A request that is made now is told what its role permits.
-                Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE))
+                Scopes::of_role(account.role)
             }
-        }
+        };
+        Ok(scopes.manage)
     }
 
     /// A visitor of a gallery, who may do to its album what the gallery has decided before.

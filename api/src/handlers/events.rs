@@ -6,10 +6,11 @@ use std::time::Duration;
 use photofinish_store::model::event::{EventQuery, EventType};
 use photofinish_store::model::ids::AlbumId;
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use tracing::Instrument;
 use warp::reply::Response;
 
-use crate::auth::{AnyScope, Caller};
+use crate::auth::{AnyScope, Caller, INSUFFICIENT_ROLE};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -59,8 +60,16 @@ pub(crate) async fn stream(
         None => Begin::Now(ctx.store.events.newest().await?),
     };
     let (sender, response) = open_stream();
-    let stream =
-        EventStream { ctx, caller, permit, sender, position: begin.position(), types, album: input.album };
+    let stream = EventStream {
+        ctx,
+        caller,
+        permit,
+        sender,
+        position: begin.position(),
+        sent_at: Instant::now(),
+        types,
+        album: input.album,
+    };
     let organization = stream.caller.tenant.organization;
     let task = photofinish_store::on_behalf_of(organization, async move { stream.run(begin).await });
     // The task ends when the key becomes invalid, the service drains, the database fails, or the client disconnects.
@@ -108,12 +117,14 @@ struct EventStream {
     sender: EventSender,
     /// Everything up to this sequence was sent.
     position: i64,
+    /// When something was sent last.
+    sent_at: Instant,
     /// All if empty.
     types: HashSet<EventType>,
     album: Option<AlbumId>,
 }
 
-/// Waits until the service drains or the key becomes invalid.
+/// Waits until the service drains, the key becomes invalid or the account may less.
 async fn wait_for_end(ctx: &Context, caller: &Caller) -> ApiError {
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
     loop {
@@ -122,8 +133,11 @@ async fn wait_for_end(ctx: &Context, caller: &Caller) -> ApiError {
                 return ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER));
             }
             _ = checks.tick() => {
-                if let Err(error) = caller.check_credential(&ctx.store).await {
-                    return error;
+                match caller.check_credential(&ctx.store).await {
+                    Ok(can_manage) if can_manage || !caller.can_manage => {}
+                    // It would go on to get events that are for those who manage albums.
+                    Ok(_) => return ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE),
+                    Err(error) => return error,
                 }
             }
         }
@@ -139,7 +153,7 @@ impl EventStream {
     /// Sends events until something fails.
     async fn send_all(mut self, begin: Begin) -> ApiError {
         let mut new_events = self.permit.subscribe();
-        send_text(&self.sender, format!("retry: {}\n\n", RETRY_AFTER.as_millis())).await;
+        self.send_lines(format!("retry: {}\n\n", RETRY_AFTER.as_millis())).await;
         let mut outcome = match begin {
             Begin::After(_) => self.report_loss().await,
             Begin::Now(_) => Ok(()),
@@ -148,14 +162,16 @@ impl EventStream {
             if let Err(error) = outcome {
                 return error;
             }
-            outcome = match tokio::time::timeout(COMMENT_INTERVAL, new_events.changed()).await {
-                // Cannot fail: the feed, which the permit has, keeps the sender.
-                Ok(_) => self.send_new().await,
-                Err(_) => {
-                    send_text(&self.sender, ": \n\n".to_owned()).await;
-                    Ok(())
-                }
-            };
+            // Events of others come too, of which this stream sends nothing.
+            outcome =
+                match tokio::time::timeout_at(self.sent_at + COMMENT_INTERVAL, new_events.changed()).await {
+                    // Cannot fail: the feed, which the permit has, keeps the sender.
+                    Ok(_) => self.send_new().await,
+                    Err(_) => {
+                        self.send_lines(": \n\n".to_owned()).await;
+                        Ok(())
+                    }
+                };
         }
     }
 
@@ -216,10 +232,15 @@ impl EventStream {
         Ok(())
     }
 
-    async fn send(&self, sequence: i64, event: &Event) -> Result<(), ApiError> {
+    async fn send(&mut self, sequence: i64, event: &Event) -> Result<(), ApiError> {
         let json = serde_json::to_string(event).map_err(ApiError::internal)?;
         let id = EventPosition(sequence).to_cursor();
-        send_text(&self.sender, format!("id: {id}\nevent: message\ndata: {json}\n\n")).await;
+        self.send_lines(format!("id: {id}\nevent: message\ndata: {json}\n\n")).await;
         Ok(())
+    }
+
+    async fn send_lines(&mut self, lines: String) {
+        send_text(&self.sender, lines).await;
+        self.sent_at = Instant::now();
     }
 }

@@ -33,9 +33,13 @@ pub(crate) async fn get(ctx: Context, caller: Watcher, input: OneAlbum) -> Resul
 
 pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Response, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let place = ctx.progress_streams.take(caller.key)?;
     let (events, response) = open_stream();
     let organization = caller.tenant.organization;
-    let watching = async move { stream_progress(ctx, caller, input.album, events).await };
+    let watching = async move {
+        stream_progress(ctx, caller, input.album, events).await;
+        drop(place);
+    };
     let task = photofinish_store::on_behalf_of(organization, watching);
     // The task ends when the album is idle, the key becomes invalid, the service drains, a measurement fails, or the
     // client disconnects.

@@ -84,7 +84,7 @@ where
             let input = body::parse::<I>(bytes, &shape, budget).await?;
             let link = request.link.take();
             let visitor = Visitor { headers: request.headers.clone(), address: request.address, link };
-            let answer = photofinish_store::on_behalf_of_whom_it_finds(handler(ctx, visitor, input));
+            let answer = photofinish_store::on_behalf_of_later_known(handler(ctx, visitor, input));
             let Answer { body, cookies } = answer.await?;
             let mut response = reply::json_response(&body).map_err(ApiError::internal)?;
             for cookie in cookies {

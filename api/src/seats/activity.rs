@@ -100,7 +100,7 @@ impl Activity {
         let received = poll_fn(|cx| {
             let polled = bytes.as_mut().poll(cx);
             if polled.is_pending() {
-                // Not before: nobody waits for what is there already.
+                // Not before: nobody waits for what is there already. Between two chunks that may be a moment too.
                 awaited.get_or_insert_with(|| AwaitedBody::begin(self, wait));
             }
             polled

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use photofinish_store::on_behalf_of;
 use time::OffsetDateTime;
 use warp::Reply;
 use warp::http::Method;
@@ -37,7 +38,7 @@ async fn respond(
     let download = ctx.store.downloads.find(&ticket_digest(ticket)).await?;
     let download = download.ok_or_else(ApiError::not_found)?;
     let place = ctx.download_places.take(network)?;
-    let archive = plan(ctx, &download).await?;
+    let archive = on_behalf_of(download.organization, plan(ctx, &download)).await?;
     let bytes = archive.bytes;
     let mut response = if method == Method::HEAD {
         Response::new(bytes::Bytes::new().into())

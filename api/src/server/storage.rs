@@ -5,15 +5,17 @@
 //! or a selfie that no longer exists is refused. CORS allows every origin, because galleries show pictures and send
 //! selfies from pages of any site; the signature is the permission.
 
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
-use photofinish_store::blobs::local::uploads::{PublishError, ReceiveError};
+use photofinish_store::blobs::local::uploads::{PublishError, ReceiveError, ReceivedUpload};
 use photofinish_store::blobs::local::{LocalFiles, LocalObject, SignatureError};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::traits::{ANY_IMAGE, UploadTarget};
 use serde_json::json;
+use tracing::Instrument;
 use warp::Reply;
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -56,7 +58,7 @@ pub(crate) struct ObjectUrl<'a> {
 /// Responds to an upload, a download or a preflight request.
 pub(crate) async fn handle(
     ctx: &Context,
-    local: &LocalFiles,
+    local: &Arc<LocalFiles>,
     url: ObjectUrl<'_>,
     mut request: ApiRequest,
 ) -> Response {
@@ -77,7 +79,7 @@ pub(crate) async fn handle(
 
 async fn receive_upload(
     ctx: &Context,
-    local: &LocalFiles,
+    local: &Arc<LocalFiles>,
     url: ObjectUrl<'_>,
     request: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
@@ -94,15 +96,27 @@ async fn receive_upload(
     let received =
         local.receive_upload(upload, read_chunks(&mut request.body)).await.map_err(receive_error)?;
     check_target(ctx, &key).await?;
-    local.publish_upload(received).await.map_err(publish_error)?;
-    if let Err(error) = check_target(ctx, &key).await {
-        // Deleted since the last check. The deletion may have removed the objects before this one was stored.
-        if error.kind().status() < 500 {
-            ctx.store.blobs.delete(&key).await?;
-        }
-        return Err(error);
-    }
+    // A task: if the client leaves now, the object is stored nevertheless, and what follows must be done too. If the process
+    // ends in between, garbage collection does it.
+    let storing = store_upload(ctx.clone(), Arc::clone(local), key, received);
+    tokio::spawn(storing.in_current_span()).await.map_err(ApiError::internal)??;
     Ok(Response::new(Bytes::new().into()))
+}
+
+async fn store_upload(
+    ctx: Context,
+    local: Arc<LocalFiles>,
+    key: ObjectKey,
+    received: ReceivedUpload,
+) -> Result<(), ApiError> {
+    let stored = local.publish_upload(received).await.map_err(publish_error);
+    let checked = check_target(&ctx, &key).await;
+    // Deleted since the last check. The deletion may have removed the objects before this one was stored, if with an error only
+    // after that.
+    if checked.as_ref().is_err_and(|error| error.kind().status() < 500) {
+        ctx.store.blobs.delete(&key).await?;
+    }
+    stored.and(checked)
 }
 
 /// Checks that the photo or the selfie for which an object is uploaded exists and may have it.

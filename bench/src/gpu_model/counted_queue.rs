@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use photofinish_store::model::ids::{AlbumId, LeaseId, PhotoId};
+use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseRequest, PhotoResults, Queue, Result, Upload,
@@ -81,6 +81,10 @@ impl Queue for CountedQueue {
 
     async fn depth(&self) -> Result<u64> {
         self.inner.depth().await
+    }
+
+    async fn has_waiting_beside(&self, organizations: &[OrganizationId]) -> Result<bool> {
+        self.inner.has_waiting_beside(organizations).await
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {

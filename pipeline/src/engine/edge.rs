@@ -6,7 +6,8 @@
 //!
 //! A thread of a stage never waits with a photo in its hands for space after it. It leaves the photos of an organization in
 //! its own edge while the next one is full of theirs ([`PhotoSender::has_space`]), and takes those of others. So a next edge
-//! may have as many photos of an organization above its capacity as the stage has threads: those that all began at once.
+//! may have as many photos of an organization above its capacity as the stage has threads: those that all began at once. The
+//! first edge may have more photos than its capacity for other reasons: see the feed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -191,9 +192,11 @@ impl<T, P> EdgeSender<T, P> {
         lock(&self.0.state).len()
     }
 
-    /// The number of photos of one organization that wait.
-    pub(crate) fn count_of(&self, organization: OrganizationId) -> usize {
-        lock(&self.0.state).count_of(organization)
+    /// The organizations with so many waiting photos or more.
+    pub(crate) fn organizations_with(&self, photos: usize) -> Vec<OrganizationId> {
+        let state = lock(&self.0.state);
+        let crowded = state.backlogs.iter().filter(|backlog| backlog.photos.len() >= photos);
+        crowded.map(|backlog| backlog.organization).collect()
     }
 }
 
@@ -418,7 +421,8 @@ mod tests {
         sender.send(photo_of(&leases, large)).unwrap();
         assert!(sender.has_space(small) && !sender.has_space(large));
         sender.send(photo_of(&leases, small)).unwrap();
-        assert_eq!([sender.count_of(large), sender.count_of(small), sender.len()], [1, 1, 2]);
+        sender.send(photo_of(&leases, small)).unwrap();
+        assert_eq!((sender.organizations_with(2), sender.len()), (vec![small], 3));
         assert_eq!(take_owner(&inlet), large);
         assert!(sender.has_space(large) && !sender.has_space(small));
     }

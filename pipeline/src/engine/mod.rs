@@ -18,6 +18,7 @@ pub(crate) mod stage_stats;
 pub(crate) mod status;
 pub(crate) mod store_client;
 pub(crate) mod supervisor;
+pub(crate) mod supervisor_timeouts;
 pub(crate) mod suspect_gate;
 pub(crate) mod sync;
 #[cfg(test)]

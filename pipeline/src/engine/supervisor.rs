@@ -10,11 +10,12 @@ use time::OffsetDateTime;
 
 use crate::engine::device::{Work, show_lost};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
-use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
+use crate::engine::generation::{Generation, Termination, ThreadExit};
 use crate::engine::leases::LeaseRenewer;
 use crate::engine::metrics as names;
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
 use crate::engine::store_client::{CALL_TIMEOUT, KillSwitch, with_timeout};
+use crate::engine::supervisor_timeouts::SupervisorTimeouts;
 use crate::engine::sync::lock;
 
 /// Starts the stages of a generation.
@@ -67,29 +68,6 @@ pub(crate) struct Supervisor {
 /// How often the statistics and the state of an outage are updated.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The timeouts of the supervisor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SupervisorTimeouts {
-    /// A generation that has been idle for so long has recovered from an outage.
-    pub(crate) recovered_after: Duration,
-    /// How long threads may take to exit after an outage.
-    pub(crate) thread_exit: Duration,
-    /// How long threads may take to exit at a stop, after the drain grace. Their photos are given back in any case.
-    pub(crate) thread_exit_at_stop: Duration,
-    /// How long the queue may take to take photos back at a stop, and in addition what the threads left of their time.
-    pub(crate) release_at_stop: Duration,
-}
-
-impl SupervisorTimeouts {
-    /// The timeouts of the service; tests use shorter ones.
-    pub(crate) const SERVICE: Self = Self {
-        recovered_after: Duration::from_secs(5),
-        thread_exit: EXIT_TIMEOUT,
-        thread_exit_at_stop: Duration::from_secs(4),
-        release_at_stop: Duration::from_secs(6),
-    };
-}
-
 /// The longest pause between two generations.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
@@ -114,16 +92,17 @@ struct OutageState {
 enum GenerationEnd {
     Stopped,
     Failed(Vec<ThreadExit>),
-    /// A call of the device has not returned for so long.
+    /// So long has a call of the device not returned.
     DeviceHangs(Duration),
 }
 
-/// How a generation ended that was stopped, and how long that took.
+/// How a generation ended that was stopped.
 #[derive(Default)]
 struct StoppedGeneration {
     drained: bool,
     abandoned_threads: Vec<String>,
-    took: Duration,
+    /// `None` if there was none, so that the stop may have waited for long already.
+    took: Option<Duration>,
 }
 
 impl Supervisor {
@@ -134,7 +113,7 @@ impl Supervisor {
 
     /// Does the same with other timeouts.
     pub(crate) fn run_with_timeouts(self, timeouts: SupervisorTimeouts) -> StopReport {
-        let mut outage_state: Option<OutageState> = None;
+        let mut outage_state = None;
         let stopped = loop {
             match self.run_generation(&mut outage_state, timeouts) {
                 Ok(stopped) => break stopped,
@@ -150,8 +129,7 @@ impl Supervisor {
                 }
             }
         };
-        let grace = self.drain_grace + timeouts.thread_exit_at_stop + timeouts.release_at_stop;
-        self.renewer.stop(grace.saturating_sub(stopped.took).max(timeouts.release_at_stop));
+        self.renewer.stop(timeouts.for_release(self.drain_grace, stopped.took));
         let report = StopReport {
             drained: stopped.drained,
             given_back: self.shared.leases.released_count(),
@@ -199,13 +177,14 @@ impl Supervisor {
             GenerationEnd::Stopped => {
                 let (stopped_at, mut exits) = (Instant::now(), Vec::new());
                 let drained = generation.drain(self.drain_grace, &mut exits);
-                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit_at_stop);
-                let abandoned_threads = terminated.abandoned_threads;
+                let timeout = timeouts.thread_exit_at_stop;
+                let abandoned_threads =
+                    self.terminate_generation(generation, exits, timeout).abandoned_threads;
                 if !abandoned_threads.is_empty() {
                     // Not the photos' fault: they were not given more time.
                     self.shared.leases.release_all();
                 }
-                Ok(StoppedGeneration { drained, abandoned_threads, took: stopped_at.elapsed() })
+                Ok(StoppedGeneration { drained, abandoned_threads, took: Some(stopped_at.elapsed()) })
             }
             GenerationEnd::DeviceHangs(time) => {
                 Ok(self.end_hanging(generation, time, timeouts.thread_exit_at_stop))
@@ -230,7 +209,7 @@ impl Supervisor {
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
         let abandoned_threads = self.fail_generation(generation, Vec::new(), exit).abandoned_threads;
         self.give_device_up(reason);
-        StoppedGeneration { drained: false, abandoned_threads, took: exit }
+        StoppedGeneration { drained: false, abandoned_threads, took: Some(exit) }
     }
 
     /// Says that this process cannot use its device any more, so that it ends unless it has others.

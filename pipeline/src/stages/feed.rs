@@ -1,9 +1,9 @@
 //! Leases photos and opens their tickets. Backpressure ends here: the feed leases only what the first edge has space for.
 //! It knows nothing of what is done with a photo.
 //!
-//! Whose photos come is known only when they are leased. While the edge is full, the feed therefore leases a photo now and
-//! then: it stays if its organization has few in the edge, so that nobody waits behind the photos of others, and goes back
-//! otherwise, which counts no attempt.
+//! While the edge is full, the feed looks now and then whether photos of organizations wait that have few in it, and then
+//! leases a few, so that nobody waits behind the photos of others. Whose photos come is known only when they are leased: what
+//! is of an organization with many goes back, which counts no attempt.
 //!
 //! Crash suspects are photos whose previous lease expired, so they may have crashed the process that had them. Each is
 //! processed with nothing else in flight in the process, in no lane, so that a second crash counts only against it.
@@ -26,7 +26,7 @@ use crate::engine::store_client::StoreClient;
 use crate::engine::suspect_gate::{ClosedGate, SuspectGate};
 use crate::engine::ticket::{InFlight, Ticket};
 use crate::stages::long_photos::{Admission, LongPhotos};
-use crate::stages::lookout::Lookout;
+use crate::stages::lookout::{Look, Lookout};
 
 /// The pause while the queue is empty, unless the feed is woken: the longest time for which a photo waits that another
 /// process confirmed.
@@ -133,7 +133,7 @@ impl<P: Send> Feed<P> {
         let leases = Arc::clone(&self.leases);
         let mut stall_detector = StallDetector::new(&leases, stall_timeout);
         let mut lease_limit = usize::MAX;
-        let mut lookout = Lookout::after(0);
+        let mut lookout = Lookout::start();
         while !self.is_stopped() {
             stall_detector.check()?;
             if !self.suspect_gate.is_open_for(&self.leases) {
@@ -169,7 +169,7 @@ impl<P: Send> Feed<P> {
             }
             let limit = free.min(lease_limit);
             let photos = self.lease_fresh_photos(limit)?;
-            lookout = Lookout::after(0);
+            lookout.note_lease();
             let is_queue_empty = photos.len() < limit;
             let leased = photos.len();
             let Admission { admitted, surplus } = self.long_photos.admit(photos);
@@ -193,9 +193,13 @@ impl<P: Send> Feed<P> {
     /// Leases a few photos although the first edge is full: those that still fit, and those of organizations that have few
     /// there. Others go back to the queue. Returns `false` when the next stage has ended.
     fn look_for_others(&mut self, lookout: &mut Lookout) -> Result<bool, Outage> {
+        if !self.do_others_wait() {
+            lookout.note(Look::NobodyWaits);
+            return Ok(true);
+        }
         let free = self.outlet.capacity().saturating_sub(self.outlet.len());
         let limit = free.max(lookout.limit());
-        let mut found = 0;
+        let mut look = Look::InVain;
         for photo in self.lease_fresh_photos(limit)? {
             let fits = self.outlet.len() < self.outlet.capacity();
             if !fits && !self.has_place_for_other(photo.ticket.organization()) {
@@ -206,17 +210,35 @@ impl<P: Send> Feed<P> {
             if !self.send(admitted) {
                 return Ok(false);
             }
-            found += usize::from(!fits && surplus == 0);
+            if !fits && surplus == 0 {
+                look = Look::Found;
+            }
         }
-        *lookout = Lookout::after(found);
+        lookout.note(look);
         Ok(true)
+    }
+
+    /// Whether photos wait of organizations that have few in the first edge, and there is a place for one.
+    fn do_others_wait(&self) -> bool {
+        if self.outlet.len() >= 2 * self.outlet.capacity() {
+            return false;
+        }
+        let crowding = self.outlet.organizations_with(self.share_of_full());
+        let others_wait = self.leases.queue().has_waiting_beside(&crowding);
+        // What is wrong with the database, the next lease says.
+        matches!(self.store.call_cancellable(Component::Database, others_wait), Ok(Ok(true)))
     }
 
     /// Whether the first edge, which is full, takes one more photo of the organization. The photos beyond its capacity are
     /// no more than that, however many organizations there are.
     fn has_place_for_other(&self, organization: OrganizationId) -> bool {
-        let (capacity, waiting) = (self.outlet.capacity(), self.outlet.len());
-        waiting < 2 * capacity && self.outlet.count_of(organization) < capacity.div_ceil(8)
+        let crowding = self.outlet.organizations_with(self.share_of_full());
+        self.outlet.len() < 2 * self.outlet.capacity() && !crowding.contains(&organization)
+    }
+
+    /// So many photos of an organization are few no more.
+    fn share_of_full(&self) -> usize {
+        self.outlet.capacity().div_ceil(8)
     }
 
     /// Sends photos on, whatever space there is: what is leased is bounded, and while the feed waited for space for one it

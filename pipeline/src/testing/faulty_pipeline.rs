@@ -30,8 +30,9 @@ use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::status::{SharedState, StopReport};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
-    POLL_INTERVAL, PendingGeneration, SupervisedDevice, Supervisor, SupervisorTimeouts, stop_channel,
+    POLL_INTERVAL, PendingGeneration, SupervisedDevice, Supervisor, stop_channel,
 };
+use crate::engine::supervisor_timeouts::SupervisorTimeouts;
 use crate::engine::suspect_gate::SuspectGate;
 use crate::stages::feed::{Feed, SuspectPatience};
 use crate::stages::long_photos::LongPhotos;

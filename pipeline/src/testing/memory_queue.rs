@@ -84,6 +84,8 @@ pub(crate) struct MemoryQueue {
     pub(crate) leases_expire: AtomicBool,
     /// Whether [`Queue::check`] never responds.
     pub(crate) is_silent: AtomicBool,
+    /// Whether [`Queue::has_waiting_beside`] tells of others, which a lease then does not bring: it is not their turn.
+    pub(crate) says_others_wait: AtomicBool,
 }
 
 impl Default for MemoryQueue {
@@ -102,6 +104,7 @@ impl Default for MemoryQueue {
             release_count: AtomicUsize::default(),
             leases_expire: AtomicBool::default(),
             is_silent: AtomicBool::default(),
+            says_others_wait: AtomicBool::default(),
         }
     }
 }
@@ -318,6 +321,11 @@ impl Queue for MemoryQueue {
 
     async fn depth(&self) -> Result<u64> {
         unreachable!("the pipeline does not read the depth of the queue")
+    }
+
+    async fn has_waiting_beside(&self, _organizations: &[OrganizationId]) -> Result<bool> {
+        self.check_available()?;
+        Ok(self.says_others_wait.load(Ordering::Acquire))
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {

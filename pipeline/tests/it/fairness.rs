@@ -225,15 +225,17 @@ const MORE_THAN_FIT: usize = 80;
 fn wait_until_full(pipeline: &Pipeline) -> usize {
     // Far longer than a photo takes from stage to stage.
     const REST: Duration = Duration::from_millis(1500);
-    loop {
-        let before = pipeline.in_flight();
+    let mut seen = vec![0];
+    while seen.len() < 4 {
         std::thread::sleep(REST);
         let now = pipeline.in_flight();
         // One more is leased now and then, and goes back at once.
-        if now > 0 && now.abs_diff(before) <= 1 {
-            return before.min(now);
+        if now == 0 || seen.iter().any(|before| now.abs_diff(*before) > 1) {
+            seen.clear();
         }
+        seen.push(now);
     }
+    seen.into_iter().min().unwrap_or_default()
 }
 
 /// The feed leased nothing until a quarter of the first edge was free, so that a photo waited for up to eight photos of another

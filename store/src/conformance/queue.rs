@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use crate::conformance::fair_shares::fair_shares_suite;
 use crate::conformance::fixture::{AlbumFixture, LONG, album_config, empty_results};
 use crate::conformance::queue_outcomes::queue_outcomes_suite;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::store::Store;
 use crate::traits::{FinishOutcome, LeaseKind, LeaseRequest};
@@ -33,6 +33,7 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     two_workers_never_lease_the_same_photo(store).await;
     a_small_album_does_not_wait_for_a_large_one(store, lead).await;
     photos_leave_the_queue_in_the_order_they_came(store).await;
+    the_queue_tells_of_other_organizations_that_wait(store).await;
     the_queue_reports_since_when_its_oldest_photo_waits(store).await;
     queue_outcomes_suite(store).await;
 }
@@ -213,6 +214,24 @@ async fn photos_leave_the_queue_in_the_order_they_came(store: &Store) {
     let order: Vec<PhotoId> = leases.iter().map(|lease| lease.photo).collect();
     assert_eq!(order, [photos[2], photos[0], photos[1]]);
     fixture.delete().await;
+}
+
+async fn the_queue_tells_of_other_organizations_that_wait(store: &Store) {
+    let (one, other) = (AlbumFixture::create(store).await, AlbumFixture::create(store).await);
+    let (first, second) = (one.tenant.organization, other.tenant.organization);
+    let others_wait =
+        async |than: &[OrganizationId]| store.queue.has_waiting_beside(than).await.expect("looks");
+    assert!(!others_wait(&[]).await);
+    one.queue_photos(3).await;
+    assert_eq!((others_wait(&[]).await, others_wait(&[first]).await), (true, false));
+    other.queue_photos(1).await;
+    for (than, expected) in [(vec![first], true), (vec![second], true), (vec![first, second], false)] {
+        assert_eq!(others_wait(&than).await, expected, "{than:?}");
+    }
+    one.lease_fresh(4, LONG).await;
+    assert!(!others_wait(&[]).await, "all are leased");
+    one.delete().await;
+    other.delete().await;
 }
 
 async fn the_queue_reports_since_when_its_oldest_photo_waits(store: &Store) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use crate::model::ids::{AlbumId, LeaseId, PhotoId};
+use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
@@ -83,6 +83,10 @@ impl Queue for WaitingQueue {
 
     async fn depth(&self) -> Result<u64> {
         self.0.depth().await
+    }
+
+    async fn has_waiting_beside(&self, organizations: &[OrganizationId]) -> Result<bool> {
+        self.0.has_waiting_beside(organizations).await
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {

@@ -91,10 +91,10 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
             &[
                 "PRIMARY KEY (album=? AND id=?)",
                 "COVERING INDEX photo_by_state (album=? AND state=? AND id>?)",
-                "COVERING INDEX photo_shown_again (album=? AND id>?)",
+                "COVERING INDEX photo_waiting_with_pictures (album=? AND id>?)",
             ],
         ),
-        (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_shown_again (album=?)"]),
+        (photos::COUNT_SHOWN_AGAIN.into(), &["COVERING INDEX photo_waiting_with_pictures (album=?)"]),
         (
             photos::TAKEN_PAGE_BY_CAMERA.into(),
             &["COVERING INDEX photo_by_camera (album=? AND camera=? AND id>?)"],

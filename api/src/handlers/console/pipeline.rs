@@ -26,9 +26,15 @@ async fn read(ctx: &Context) -> Result<PipelineOverview, ApiError> {
 }
 
 pub(crate) async fn stream(ctx: Context, caller: Member, _: Nothing) -> Result<Response, ApiError> {
+    let place = ctx.progress_streams.take(caller.key)?;
     let (events, response) = open_stream();
+    let organization = caller.tenant.organization;
+    let sending = async move {
+        send_overviews(ctx, caller, events).await;
+        drop(place);
+    };
     // The task ends when the session ends, the service drains, the database fails, or the client disconnects.
-    tokio::spawn(async move { send_overviews(ctx, caller, events).await }.in_current_span());
+    tokio::spawn(photofinish_store::on_behalf_of(organization, sending).in_current_span());
     Ok(response)
 }
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use photofinish_api::context::{
     AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Dependencies,
     DownloadPlaces, Draining, EventFeed, Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn,
-    RateLimiter, SeatLimits, Seats, SelfieLocks,
+    RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
@@ -247,6 +247,7 @@ impl TestService {
             selfie_locks: SelfieLocks::default(),
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
+            progress_streams: StreamPlaces::of_progress(),
             body_budget: setup.body_budget,
             download_places: DownloadPlaces::default(),
             passwords: Passwords::default(),

@@ -16,7 +16,8 @@ use proptest::prelude::*;
 
 use crate::engine::fault::{Component, UNKNOWN_STAGE};
 use crate::engine::status::PipelineStatus;
-use crate::engine::supervisor::{POLL_INTERVAL, SupervisorTimeouts, backoff};
+use crate::engine::supervisor::{POLL_INTERVAL, backoff};
+use crate::engine::supervisor_timeouts::SupervisorTimeouts;
 use crate::engine::sync::lock;
 use crate::testing::fault_plan::{FaultPlan, InjectedFault, StageRun};
 use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};

@@ -8,7 +8,7 @@ use crossbeam_channel::bounded;
 
 use super::{DONE_ONCE, SHAPE, TIMEOUT, photo_ids, wait_for};
 use crate::engine::store_client::CALL_TIMEOUT;
-use crate::engine::supervisor::SupervisorTimeouts;
+use crate::engine::supervisor_timeouts::SupervisorTimeouts;
 use crate::testing::fault_plan::{FaultPlan, InjectedFault};
 use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
@@ -75,7 +75,8 @@ fn a_stop_ends_within_its_grace_while_a_queue_stays_away() {
     let plan = FaultPlan::hanging_until_opened(gate);
     let short = with_short_grace();
     let timeouts = SupervisorTimeouts { release_at_stop: Duration::from_secs(1), ..short.timeouts };
-    let timings = PipelineTimings { timeouts, ..short };
+    // Most of the time is used up by the thread that hangs.
+    let timings = PipelineTimings { timeouts, drain_grace: 2 * SLACK, ..short };
     let pipeline = FaultyPipeline::start_with(timings, &queue, &plan, ONE_THREAD);
     wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
     queue.failing_releases.store(usize::MAX, Ordering::Release);

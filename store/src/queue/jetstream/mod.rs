@@ -33,7 +33,7 @@ use self::republisher::Republisher;
 pub use self::settings::QueueSettings;
 use self::stream::{Delivery, WorkStream};
 use crate::metric_names;
-use crate::model::ids::{AlbumId, LeaseId, PhotoId};
+use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
@@ -280,6 +280,10 @@ impl Queue for JetStreamQueue {
 
     async fn depth(&self) -> Result<u64> {
         self.database.depth().await
+    }
+
+    async fn has_waiting_beside(&self, organizations: &[OrganizationId]) -> Result<bool> {
+        self.database.has_waiting_beside(organizations).await
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {

@@ -170,6 +170,8 @@ impl RunningPasses {
         let faces = lock.blocking_read();
         let searches = {
             let mut state = self.passes.lock();
+            // The clients of these have gone, also while an update was waited for.
+            state.waiting.retain(|search| !search.shortlists.is_closed());
             let max_probes = state.max_probes;
             let next = take_next(&mut state.waiting, max_probes);
             #[cfg(test)]
@@ -214,8 +216,6 @@ impl RunningPasses {
     /// Returns the faces for which searches wait; ends the passes if none does.
     fn find_faces(&mut self) -> Option<Arc<RwLock<AlbumFaces>>> {
         let mut state = self.passes.lock();
-        // The clients of these have gone.
-        state.waiting.retain(|search| !search.shortlists.is_closed());
         let faces = state.waiting.first().map(|search| Arc::clone(&search.faces));
         state.is_running = faces.is_some();
         self.has_ended = faces.is_none();

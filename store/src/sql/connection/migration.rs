@@ -74,7 +74,7 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 8] = [
     },
     // 0029 on SQLite alone
     ConcurrentIndex {
-        name: "photo_shown_again",
+        name: "photo_waiting_with_pictures",
         on: "photo (album, id, state, width) where state in ('queued', 'processing') and width is not null",
     },
 ];

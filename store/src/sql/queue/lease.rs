@@ -1,7 +1,9 @@
-//! Leases photos of the queue. Every function runs inside the caller's transaction.
+//! Leases photos of the queue. Every function that writes runs inside the caller's transaction.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::finish::{FailedPhoto, PhotoFailure, fail_locked_photos};
 use crate::metric_names;
@@ -9,7 +11,7 @@ use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{BoundingBox, FailureReason, PhotoState};
 use crate::sql::credits::ledger::Ledger;
-use crate::sql::database::Transaction;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
 use crate::sql::erasures::guard::load_places;
 use crate::sql::queue::selection::{
@@ -43,6 +45,20 @@ pub(crate) const NEXT_CRASH_SUSPECT: Statement = skip_locked!(
      and (select closed_at from album where album.id = photo.album) is null \
      order by lease_until limit 1"
 );
+
+/// Whether fresh photos of other organizations than these wait.
+pub(crate) async fn has_waiting_beside(
+    database: &Database,
+    organizations: &[OrganizationId],
+) -> Result<bool> {
+    const OPERATION: &str = "find organizations with waiting photos";
+    // One more than these: at least one is another then.
+    let limit = i64::try_from(organizations.len()).unwrap_or(i64::MAX).saturating_add(1);
+    let waiting = query(OPERATION, FRESH_PHOTOS.organizations).bind(OrganizationId(Uuid::nil())).bind(limit);
+    let waiting: Vec<(OrganizationId,)> =
+        waiting.fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
+    Ok(waiting.iter().any(|(waiting,)| !organizations.contains(waiting)))
+}
 
 /// Leases the fresh photos whose turn it is.
 pub(crate) async fn lease_fresh(

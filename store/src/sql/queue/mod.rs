@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::{from_micros, micros_after};
-use crate::model::ids::{AlbumId, LeaseId, PhotoId};
+use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sealing::MasterSecret;
 use crate::sql::credits::SharedLedger;
@@ -341,6 +341,10 @@ impl Queue for SqlQueue {
         let now = snapshot.read_clock(OPERATION).await?;
         let (depth,): (i64,) = query(OPERATION, DEPTH).bind(now).fetch_one(&mut snapshot).await?;
         Ok(depth.unsigned_abs())
+    }
+
+    async fn has_waiting_beside(&self, organizations: &[OrganizationId]) -> Result<bool> {
+        lease::has_waiting_beside(&self.database, organizations).await
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
