@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, Passwords,
-    RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces, TraceHook,
+    AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, PagePlaces,
+    Passwords, RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -157,6 +157,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
         progress_streams: StreamPlaces::of_progress(),
+        page_places: PagePlaces::default(),
         body_budget: BodyBudget::default(),
         download_places: DownloadPlaces::default(),
         passwords: Passwords::default(),

@@ -35,6 +35,7 @@ pub use crate::downloads::DownloadPlaces;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
+pub use crate::page_places::PagePlaces;
 pub use crate::password::Passwords;
 pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
@@ -74,6 +75,8 @@ pub struct Dependencies {
     pub event_feed: EventFeed,
     /// The streams of albums' progress and of the pipeline; `StreamPlaces::of_progress()` at start.
     pub progress_streams: StreamPlaces,
+    /// The pages that are made for visitors; `PagePlaces::default()` at start.
+    pub page_places: PagePlaces,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
     /// How much of their limits keys have spent; `RateLimiter::default()` at start.

@@ -23,6 +23,7 @@ pub mod key;
 pub mod metrics;
 mod openapi;
 mod operation;
+mod page_places;
 mod paid_cursor;
 pub mod password;
 mod rate_limits;

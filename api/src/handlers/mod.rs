@@ -16,6 +16,7 @@ pub(crate) mod removals;
 pub(crate) mod search;
 pub(crate) mod start_lists;
 pub(crate) mod uploads;
+mod visitor_pages;
 pub(crate) mod visitors;
 pub(crate) mod watermarks;
 pub(crate) mod webhooks;

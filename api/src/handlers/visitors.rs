@@ -1,7 +1,6 @@
 //! What visitors of a gallery do: they search, look, download, and ask to be gone. Everything is checked against what the
 //! organizer has permitted, on each request.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use photofinish_store::continue_on_behalf_of;
@@ -10,15 +9,15 @@ use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::gallery::{
     Downloads, NewConsent, NewReport, OpenGallery, ReportedPhoto, Visitor as VisitorDigests, VisitorSearch,
 };
-use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
+use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::model::photo::Photo;
 use serde_json::json;
 use time::OffsetDateTime;
 use warp::http::header::HeaderValue;
 
 use super::downloads::Permitted;
 use super::galleries::link_digest;
+use super::visitor_pages::{self, Page};
 use super::{downloads, parse_id, search};
 use crate::auth::{Caller, ScopedCaller, Searcher};
 use crate::client_address::network_digest;
@@ -27,7 +26,7 @@ use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::paid_cursor::{first_page, is_paid};
 use crate::session::find_cookie;
-use crate::urls::{VISITOR_TTL, presign_public_pictures};
+use crate::urls::VISITOR_TTL;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
@@ -37,7 +36,7 @@ use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
 use crate::wire::visitor::{
     AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicGallery,
-    PublicPhoto, PublicPhotos, Reason, ReportPhoto, SearchGallery,
+    PublicPhotos, Reason, ReportPhoto, SearchGallery,
 };
 
 /// The cookie by which the searches of a visitor are counted.
@@ -195,30 +194,9 @@ pub(crate) async fn search_texts(
         let reason = Reason { why: Some("bib"), confidence: Some(hit.confidence), wave: hit.wave };
         (hit.id, reason)
     });
-    let photos = load_photos(&ctx, &open, reasons.collect()).await?;
+    let photos = visitor_pages::load(&ctx, &open, reasons.collect()).await?;
     let body = PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 };
     Ok(answer(body, counted))
-}
-
-/// Loads photos in the order of their reasons.
-async fn load_photos(
-    ctx: &Context,
-    open: &OpenGallery,
-    reasons: Vec<(String, Reason)>,
-) -> Result<Vec<PublicPhoto>, ApiError> {
-    let ids: Vec<PhotoId> = reasons.iter().filter_map(|(id, _)| id.parse().ok()).collect();
-    let found = ctx.store.photos.get_many(open.album.id, &ids).await?;
-    let by_id: HashMap<PhotoId, Photo> = found.into_iter().map(|photo| (photo.id, photo)).collect();
-    let mut photos = Vec::with_capacity(ids.len());
-    for (id, reason) in reasons {
-        let photo = id.parse().ok().and_then(|id: PhotoId| by_id.get(&id));
-        // One that was deleted since is no hit.
-        let Some(photo) = photo else { continue };
-        if let Some(urls) = presign_public_pictures(ctx, open, photo).await? {
-            photos.push(PublicPhoto::new(photo, urls, reason));
-        }
-    }
-    Ok(photos)
 }
 
 pub(crate) async fn sign_selfie(
@@ -277,7 +255,7 @@ pub(crate) async fn search_faces(
         let why = if hit.why == FACE_MATCH { "face" } else { "face and bib" };
         (hit.id, Reason { why: Some(why), confidence: Some(hit.confidence), wave: None })
     });
-    let photos = load_photos(&ctx, &open, reasons.collect()).await?;
+    let photos = visitor_pages::load(&ctx, &open, reasons.collect()).await?;
     Ok(PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
 }
 
@@ -311,19 +289,13 @@ pub(crate) async fn browse(
     let parse = |cursor| PhotoPosition::from_cursor(cursor).ok_or_else(refused);
     let position = input.cursor.as_deref().map(parse).transpose()?;
     let after = position.map(|position| position.photo);
-    let (shown, next) = ctx.store.photos.list_shown(open.album.id, after, PAGE).await?;
+    let Page { photos, read, next } = visitor_pages::browse(&ctx, &open, after, PAGE).await?;
     let total = match position.and_then(|position| position.total) {
         Some(total) => u64::from(total),
         // All are on this page.
-        None if after.is_none() && next.is_none() => shown.len() as u64,
+        None if after.is_none() && next.is_none() => read as u64,
         None => count_shown(&ctx, open.album.id).await?,
     };
-    let mut photos = Vec::with_capacity(shown.len());
-    for photo in &shown {
-        if let Some(urls) = presign_public_pictures(&ctx, &open, photo).await? {
-            photos.push(PublicPhoto::new(photo, urls, Reason::default()));
-        }
-    }
     let next_cursor = next.map(|photo| PhotoPosition { photo, total: u32::try_from(total).ok() }.to_cursor());
     Ok(PublicPhotos { photos, cursor: input.cursor, next_cursor, total }.into())
 }

@@ -58,7 +58,8 @@ fn album_operations() -> Vec<Operation> {
         Operation::new(
             read("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
                     `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
-                    queued or processing. A key that is revoked or expires ends the stream with the error."),
+                    queued or processing. A key that is revoked or expires ends the stream with the error. 429 with \
+                    `data.code` `TOO_MANY_STREAMS` if the key has 100 streams."),
             progress::get,
         )
         .with_events(progress::stream),

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Dependencies,
-    DownloadPlaces, Draining, EventFeed, Health, Passwords, ProbeEmbedder, ProbeError, ProbeTurn,
+    DownloadPlaces, Draining, EventFeed, Health, PagePlaces, Passwords, ProbeEmbedder, ProbeError, ProbeTurn,
     RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces,
 };
 use photofinish_api::key::KeyText;
@@ -248,6 +248,7 @@ impl TestService {
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             progress_streams: StreamPlaces::of_progress(),
+            page_places: PagePlaces::default(),
             body_budget: setup.body_budget,
             download_places: DownloadPlaces::default(),
             passwords: Passwords::default(),
