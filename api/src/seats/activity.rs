@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_trickle_in_renew_the_wait_of_a_known_client_alone() {
+    fn a_body_is_awaited_at_once_of_anybody_and_after_a_while_of_a_known_client() {
         let activity = Activity::new();
         let _answer = activity.begin_request().unwrap();
         let begin = |wait| Box::pin(activity.wait_for_body(wait, pending::<()>()));
