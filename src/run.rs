@@ -140,11 +140,10 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &models));
     let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
-    let health = ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own);
     let device_users = DeviceUsers { pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context::from(Dependencies {
         store: store.clone(),
-        health: Arc::new(health),
+        health: Arc::new(ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own)),
         settings: Arc::new(api_settings(&config, storage_origin(&store).await)),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         webhooks: Arc::new(webhooks.clone()),
