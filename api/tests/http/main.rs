@@ -17,6 +17,7 @@ mod downloads;
 mod erasures;
 mod events;
 mod galleries;
+mod heads;
 mod isolation;
 mod photos;
 mod pictures;
