@@ -210,9 +210,11 @@ impl<P: Send> Feed<P> {
             if !self.send(admitted) {
                 return Ok(false);
             }
-            if !fits && surplus == 0 {
-                look = Look::Found;
-            }
+            look = match (surplus, fits) {
+                (0, false) => Look::Found,
+                (0, true) if look == Look::InVain => Look::HadRoom,
+                _ => look,
+            };
         }
         lookout.note(look);
         Ok(true)

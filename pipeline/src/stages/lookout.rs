@@ -28,6 +28,8 @@ pub(crate) enum Look {
     NobodyWaits,
     /// At least one was leased.
     Found,
+    /// What was leased had room in the edge: an ordinary lease.
+    HadRoom,
     /// What was leased went back.
     InVain,
 }
@@ -55,7 +57,7 @@ impl Lookout {
     pub(crate) fn note(&mut self, look: Look) {
         self.note_lease();
         self.pause = match look {
-            Look::NobodyWaits => PAUSE,
+            Look::NobodyWaits | Look::HadRoom => PAUSE,
             Look::Found => PAUSE_WHEN_FOUND,
             Look::InVain => (2 * self.pause.max(PAUSE)).min(PAUSE_WHEN_IN_VAIN),
         };
@@ -86,7 +88,7 @@ mod tests {
     fn looks_in_vain_become_rare_and_one_that_finds_some_is_followed_soon() {
         let mut lookout = Lookout::start();
         let mut pauses = Vec::new();
-        for look in [Look::InVain; 5].into_iter().chain([Look::Found, Look::InVain, Look::NobodyWaits]) {
+        for look in [Look::InVain; 5].into_iter().chain([Look::Found, Look::InVain, Look::HadRoom]) {
             lookout.note(look);
             pauses.push((lookout.pause.as_millis(), lookout.limit()));
         }

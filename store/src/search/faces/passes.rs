@@ -166,7 +166,7 @@ impl RunningPasses {
     /// Makes a pass for those that wait; returns false when nobody does, and another thread is then started for the next.
     fn run_next(&mut self, devices: &PassDevices) -> bool {
         let Some(lock) = self.find_faces() else { return false };
-        // Anew for each pass: an update that waits gets its turn between two of them.
+        // Locked for one pass only: an update that waits gets its turn between two of them.
         let faces = lock.blocking_read();
         let searches = {
             let mut state = self.passes.lock();
@@ -210,9 +210,7 @@ impl RunningPasses {
         }
         true
     }
-}
 
-impl RunningPasses {
     /// Returns the faces for which searches wait; ends the passes if none does.
     fn find_faces(&mut self) -> Option<Arc<RwLock<AlbumFaces>>> {
         let mut state = self.passes.lock();
