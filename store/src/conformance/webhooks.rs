@@ -33,6 +33,7 @@ pub async fn webhooks_suite(store: &Store) {
     let lease = taken.expect("takes the task").expect("nobody else publishes");
     an_event_is_delivered_once_to_each_webhook_that_wants_it(&fixture, lease).await;
     a_delivery_is_attempted_again_until_it_fails_and_can_be_made_again(&fixture, lease).await;
+    a_delivery_whose_process_died_is_attempted_again(&fixture, lease).await;
     a_rotated_secret_signs_beside_the_old_one(&fixture).await;
     a_webhook_that_is_gone_is_disabled_and_that_is_told(&fixture, lease).await;
     a_test_says_nothing_of_deliveries_unless_the_receiver_is_gone(&fixture, lease).await;
@@ -83,8 +84,12 @@ impl DeliveryRoom for Room {
 
 /// Takes all due deliveries of a webhook.
 async fn take(fixture: &AlbumFixture, webhook: WebhookId) -> Vec<DueDelivery> {
+    take_for(fixture, webhook, LONG).await
+}
+
+async fn take_for(fixture: &AlbumFixture, webhook: WebhookId, ttl: Duration) -> Vec<DueDelivery> {
     let room = Room { of_tenant: 100, webhook: Some(webhook) };
-    fixture.store.deliveries.lease(100, LONG, &room).await.expect("leases deliveries")
+    fixture.store.deliveries.lease(100, ttl, &room).await.expect("leases deliveries")
 }
 
 fn attempt(status: Option<u16>) -> Attempt {
@@ -216,6 +221,23 @@ async fn a_delivery_is_attempted_again_until_it_fails_and_can_be_made_again(
     assert_eq!((done.state, done.attempts), (DeliveryState::Delivered, 3));
     assert_eq!(webhooks.redeliver(tenant, webhook.id, Redelivery::One(first.id)).await.expect("queues"), 1);
     assert_eq!(take(fixture, webhook.id).await.len(), 1, "a delivered one too");
+    delete(fixture, webhook.id).await;
+}
+
+/// A process may die between an attempt and its outcome: the next is made when the lease has expired.
+async fn a_delivery_whose_process_died_is_attempted_again(fixture: &AlbumFixture, lease: TaskLease) {
+    let webhook = create(fixture, &[EventType::AlbumDeleted], 1).await;
+    publish_event(fixture, lease).await;
+    let lost = take_for(fixture, webhook.id, Duration::ZERO).await.pop().expect("it is due");
+    let next = take(fixture, webhook.id).await.pop().expect("it is due again");
+    assert_eq!((lost.attempt, next.attempt, next.id), (1, 2, lost.id));
+    assert_eq!(take(fixture, webhook.id).await.len(), 0, "another process has it");
+    let refused = attempt(Some(500));
+    let deliveries = &fixture.store.deliveries;
+    let late = deliveries.finish(&lost, &refused, AttemptOutcome::Failed).await;
+    assert_error_kind(late, StoreErrorKind::Conflict);
+    let delivered = deliveries.finish(&next, &attempt(Some(200)), AttemptOutcome::Delivered).await;
+    assert_eq!(delivered.expect("finishes").state, DeliveryState::Delivered);
     delete(fixture, webhook.id).await;
 }
 
