@@ -4,13 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions};
 
 use crate::paths::{InputPaths, root};
-use crate::photos::encode_jpeg;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::random::SplitMix;
+use crate::photos::{self, encode_jpeg};
 
 /// Standard deviation of the noise at mid grey, on a scale of 255. With it a 24 megapixel photo of quality 92 has about
 /// 7 MB, like a camera's.
@@ -120,11 +119,9 @@ pub fn load_picture(path: &Path) -> anyhow::Result<image::RgbImage> {
 /// # Errors
 /// When a side is zero.
 pub fn resample(picture: &image::RgbImage, width: u32, height: u32) -> anyhow::Result<image::RgbImage> {
-    let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
-    let mut target = Image::new(width, height, PixelType::U8x3);
+    anyhow::ensure!(width > 0 && height > 0, "a picture of no pixels");
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
-    Resizer::new().resize(&source, &mut target, &options)?;
-    image::RgbImage::from_raw(width, height, target.into_vec()).context("a picture of no pixels")
+    photos::resample(picture, width, height, &options)
 }
 
 /// Adds noise like a sensor's: the variance grows with brightness (shot noise) from a floor (read noise); most of it is in

@@ -5,12 +5,11 @@
 //! Scale and shift move the face boxes that the detector returns by a few per cent, so the regions that are read change
 //! too: boxes need no change of their own.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions};
 use image::RgbImage;
 
 use super::random::SplitMix;
-use super::{change_brightness, encode_jpeg};
+use super::{change_brightness, encode_jpeg, resample};
 
 /// Pixels that are cut from each side together: the shift of the picture against the pixels of the file is between zero
 /// and this.
@@ -93,15 +92,10 @@ impl Jitter {
         let (width, height) = (f64::from(picture.width()) - SHIFT, f64::from(picture.height()) - SHIFT);
         anyhow::ensure!(width >= 1.0 && height >= 1.0, "a picture of {width} x {height} pixels");
         let scaled = |length: f64| ((length * self.zoom).round() as u32).max(1);
-        let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
-        let mut target = Image::new(scaled(width), scaled(height), PixelType::U8x3);
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3))
             .crop(self.left, self.top, width, height);
-        Resizer::new().resize(&source, &mut target, &options)?;
-        let (width, height) = (target.width(), target.height());
-        let mut changed = RgbImage::from_raw(width, height, target.into_vec())
-            .ok_or_else(|| anyhow::anyhow!("a picture of no pixels"))?;
+        let mut changed = resample(picture, scaled(width), scaled(height), &options)?;
         change_brightness(&mut changed, self.brightness);
         Ok(changed)
     }

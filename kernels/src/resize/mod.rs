@@ -5,6 +5,8 @@ pub(crate) mod bilinear;
 pub mod letterbox;
 
 use fast_image_resize as fir;
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
 
 use crate::image::frame::{Frame, Picture, Size, Window};
 use crate::resize::area::AreaShrinker;
@@ -88,16 +90,16 @@ impl Resizer {
 
     fn resize_lanczos(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         let frame = source.frame();
-        let pixel = fir::PixelType::U8x3;
-        let view = fir::images::ImageRef::new(frame.width(), frame.height(), frame.pixels(), pixel)
+        // Typed: the function for any type of pixel is compiled for all of them, which takes minutes.
+        let view = TypedImageRef::<U8x3>::from_buffer(frame.width(), frame.height(), frame.pixels())
             .expect("a frame has width * height * 3 bytes");
-        let mut target = fir::images::Image::from_slice_u8(size.width, size.height, out, pixel)
+        let mut target = TypedImage::<U8x3>::from_buffer(size.width, size.height, out)
             .expect("`resize` sets width * height * 3 bytes");
         let crop = source.size();
         let options = fir::ResizeOptions::new()
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
             .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
-        self.lanczos.resize(&view, &mut target, &options).expect("a window is within its frame");
+        self.lanczos.resize_typed(&view, &mut target, &options).expect("a window is within its frame");
         if self.lanczos.size_of_internal_buffers() > MAX_KEPT_BYTES {
             self.lanczos.reset_internal_buffers();
         }
