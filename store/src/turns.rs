@@ -44,8 +44,19 @@ pub(crate) struct Turns(Arc<Mutex<Queue>>);
 struct Queue {
     /// Turns that nobody has; none while somebody waits.
     free: u32,
+    order: Order,
     /// The organizations with waiting callers, the next one first.
     lanes: VecDeque<Lane>,
+}
+
+/// Which of an organization's callers is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The one that has waited longest.
+    Arrival,
+    /// The one that has waited longest and the one that came last, by turns: where more come than can be served, those that
+    /// have waited longest are about to leave, and who serves them alone serves nobody in the end.
+    OldestAndNewest,
 }
 
 /// The callers of one organization that wait, in the order of their arrival; at least one.
@@ -53,6 +64,8 @@ struct Lane {
     /// `None` stands for the service itself, which has turns as an organization has.
     organization: Option<OrganizationId>,
     waiting: VecDeque<oneshot::Sender<Turn>>,
+    /// Whether the next one is the one that came last, by [`Order::OldestAndNewest`].
+    is_newest_next: bool,
 }
 
 /// A turn, passed on when it is dropped.
@@ -70,7 +83,17 @@ impl Default for Turns {
 impl Turns {
     /// Gives out so many turns at a time.
     pub(crate) fn with_places(places: u32) -> Self {
-        Self(Arc::new(Mutex::new(Queue { free: places, lanes: VecDeque::new() })))
+        Self::with_order(places, Order::Arrival)
+    }
+
+    /// Gives out so many turns at a time to callers that leave soon: of each organization the one that has waited longest and
+    /// the one that came last, by turns.
+    pub(crate) fn for_impatient(places: u32) -> Self {
+        Self::with_order(places, Order::OldestAndNewest)
+    }
+
+    fn with_order(places: u32, order: Order) -> Self {
+        Self(Arc::new(Mutex::new(Queue { free: places, order, lanes: VecDeque::new() })))
     }
 
     /// Waits for a turn. A caller that stops waiting leaves its place.
@@ -115,7 +138,10 @@ impl Queue {
         let (sender, receiver) = oneshot::channel();
         match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
             Some(lane) => lane.waiting.push_back(sender),
-            None => self.lanes.push_back(Lane { organization, waiting: [sender].into() }),
+            None => {
+                let waiting = [sender].into();
+                self.lanes.push_back(Lane { organization, waiting, is_newest_next: false });
+            }
         }
         receiver
     }
@@ -124,7 +150,9 @@ impl Queue {
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         while let Some(mut lane) = self.lanes.pop_front() {
             lane.waiting.retain(|caller| !caller.is_closed());
-            let Some(next) = lane.waiting.pop_front() else { continue };
+            let next = if lane.is_newest_next { lane.waiting.pop_back() } else { lane.waiting.pop_front() };
+            let Some(next) = next else { continue };
+            lane.is_newest_next = self.order == Order::OldestAndNewest && !lane.is_newest_next;
             if !lane.waiting.is_empty() {
                 self.lanes.push_back(lane);
             }
@@ -173,6 +201,29 @@ mod tests {
         }
         assert_eq!(*order.lock().unwrap(), ["a", "d", "c", "e"]);
         assert!(turns.lock().free == 1 && turns.lock().lanes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_impatient_callers_the_oldest_and_the_newest_are_next_by_turns() {
+        let turns = Turns::for_impatient(1);
+        let first = turns.take(None).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut callers = Vec::new();
+        for name in ["a", "b", "c", "d", "e"] {
+            let (own, order) = (turns.clone(), Arc::clone(&order));
+            callers.push(tokio::spawn(async move {
+                let _turn = own.take(None).await;
+                order.lock().unwrap().push(name);
+            }));
+            while turns.lock().lanes.front().map_or(0, |lane| lane.waiting.len()) < callers.len() {
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(first);
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), ["a", "e", "b", "d", "c"]);
     }
 
     #[tokio::test]

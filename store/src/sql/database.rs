@@ -3,6 +3,8 @@
 
 use std::fs::File;
 
+use futures_util::future::BoxFuture;
+
 use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
 use super::connection::sqlite::{self, SqliteFile, SqliteReader, SqliteTransaction};
@@ -91,66 +93,90 @@ impl Database {
     }
 
     /// Begins a transaction that may write.
-    pub(super) async fn begin_write(&self, operation: &'static str) -> Result<Transaction> {
-        match self {
-            Self::Sqlite(file) => file.begin_write().await.map(Transaction::Sqlite),
-            Self::Postgres(server) => server.begin_write().await.map(Transaction::Postgres),
-        }
-        .map_err(store_error(operation))
+    pub(super) fn begin_write(&self, operation: &'static str) -> BoxFuture<'_, Result<Transaction>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.begin_write().await.map(Transaction::Sqlite),
+                Self::Postgres(server) => server.begin_write().await.map(Transaction::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// Runs one statement that writes, as a transaction of its own, and returns its row. A server commits it at the end of the
     /// statement: one round trip in place of three.
-    pub(super) async fn write_alone<R: FromAnyRow>(
+    pub(super) fn write_alone<R: FromAnyRow>(
         &self,
         operation: &'static str,
         statement: Query,
-    ) -> Result<Option<R>> {
-        if let Self::Postgres(server) = self {
-            let mut connection = server.acquire().await.map_err(store_error(operation))?;
-            return statement.fetch_optional(ConnectionRef::Postgres(&mut connection)).await;
-        }
-        let mut transaction = self.begin_write(operation).await?;
-        let row = statement.fetch_optional(&mut transaction).await?;
-        transaction.commit(operation).await?;
-        Ok(row)
+    ) -> BoxFuture<'_, Result<Option<R>>> {
+        Box::pin(async move {
+            if let Self::Postgres(server) = self {
+                let mut connection = server.acquire().await.map_err(store_error(operation))?;
+                return statement.fetch_optional(ConnectionRef::Postgres(&mut connection)).await;
+            }
+            let mut transaction = self.begin_write(operation).await?;
+            let row = statement.fetch_optional(&mut transaction).await?;
+            transaction.commit(operation).await?;
+            Ok(row)
+        })
     }
 
     /// Begins a transaction that only reads and in which every statement sees the same state.
-    pub(super) async fn begin_snapshot(&self, operation: &'static str) -> Result<Transaction> {
-        match self {
-            Self::Sqlite(file) => file.begin_snapshot().await.map(Transaction::Sqlite),
-            Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
-        }
-        .map_err(store_error(operation))
+    pub(super) fn begin_snapshot(&self, operation: &'static str) -> BoxFuture<'_, Result<Transaction>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.begin_snapshot().await.map(Transaction::Sqlite),
+                Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// Begins a transaction that only reads, as [`Self::begin_snapshot`], for statements that read a whole album. In a file
     /// it has a connection of its own, whose thread lets all others go first.
-    pub(super) async fn begin_scan(&self, operation: &'static str) -> Result<Transaction> {
-        match self {
-            Self::Sqlite(file) => file.begin_scan().await.map(Transaction::Sqlite),
-            Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
-        }
-        .map_err(store_error(operation))
+    pub(super) fn begin_scan(&self, operation: &'static str) -> BoxFuture<'_, Result<Transaction>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.begin_scan().await.map(Transaction::Sqlite),
+                Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
+    }
+
+    /// Begins a transaction that only reads, as [`Self::begin_scan`], to read all faces of an album. In a file it has another
+    /// connection: this takes seconds, and those who scan do not wait for it.
+    pub(super) fn begin_face_load(&self, operation: &'static str) -> BoxFuture<'_, Result<Transaction>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.begin_face_load().await.map(Transaction::Sqlite),
+                Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// Acquires a connection for statements that read, outside of a transaction.
-    pub(super) async fn acquire_reader(&self, operation: &'static str) -> Result<Reader> {
-        match self {
-            Self::Sqlite(file) => file.acquire_reader().await.map(Reader::Sqlite),
-            Self::Postgres(server) => server.acquire().await.map(Reader::Postgres),
-        }
-        .map_err(store_error(operation))
+    pub(super) fn acquire_reader(&self, operation: &'static str) -> BoxFuture<'_, Result<Reader>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.acquire_reader().await.map(Reader::Sqlite),
+                Self::Postgres(server) => server.acquire().await.map(Reader::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// Acquires one of the connections that only look up API keys.
-    pub(super) async fn acquire_key_reader(&self, operation: &'static str) -> Result<Reader> {
-        match self {
-            Self::Sqlite(file) => file.acquire_key_reader().await.map(Reader::Sqlite),
-            Self::Postgres(server) => server.acquire_key_reader().await.map(Reader::Postgres),
-        }
-        .map_err(store_error(operation))
+    pub(super) fn acquire_key_reader(&self, operation: &'static str) -> BoxFuture<'_, Result<Reader>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(file) => file.acquire_key_reader().await.map(Reader::Sqlite),
+                Self::Postgres(server) => server.acquire_key_reader().await.map(Reader::Postgres),
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// Checks that the database responds and accepts writes.
@@ -223,38 +249,46 @@ impl<'c> From<&'c mut Transaction> for ConnectionRef<'c> {
 }
 
 impl Transaction {
-    pub(super) async fn commit(self, operation: &'static str) -> Result<()> {
-        match self {
-            Self::Sqlite(transaction) => transaction.commit().await,
-            Self::Postgres(connection) => connection.commit().await,
-        }
-        .map_err(store_error(operation))
+    pub(super) fn commit(self, operation: &'static str) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(transaction) => transaction.commit().await,
+                Self::Postgres(connection) => connection.commit().await,
+            }
+            .map_err(store_error(operation))
+        })
     }
 
-    pub(super) async fn rollback(self, operation: &'static str) -> Result<()> {
-        match self {
-            Self::Sqlite(transaction) => transaction.rollback().await,
-            Self::Postgres(connection) => connection.rollback().await,
-        }
-        .map_err(store_error(operation))
+    pub(super) fn rollback(self, operation: &'static str) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(transaction) => transaction.rollback().await,
+                Self::Postgres(connection) => connection.rollback().await,
+            }
+            .map_err(store_error(operation))
+        })
     }
 
     /// The current time in microseconds, by the one clock that all processes of this database share: the server's. The
     /// clocks of two workers may be minutes apart, and a lease must not expire by the wrong one.
-    pub(super) async fn read_clock(&mut self, operation: &'static str) -> Result<i64> {
-        if let Self::Sqlite(_) = self {
-            return Ok(now_micros());
-        }
-        let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
-        let (now,): (i64,) = query(operation, clock).fetch_one(self).await?;
-        Ok(now)
+    pub(super) fn read_clock(&mut self, operation: &'static str) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move {
+            if let Self::Sqlite(_) = self {
+                return Ok(now_micros());
+            }
+            let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+            let (now,): (i64,) = query(operation, clock).fetch_one(self).await?;
+            Ok(now)
+        })
     }
 
     /// Lets the next statements run without a total limit, as long as rows keep arriving: for reading a whole album.
-    pub(super) async fn disable_statement_timeout(&mut self, operation: &'static str) -> Result<()> {
-        if let Self::Postgres(_) = self {
-            query(operation, "set local statement_timeout = 0").execute(self).await?;
-        }
-        Ok(())
+    pub(super) fn disable_statement_timeout(&mut self, operation: &'static str) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            if let Self::Postgres(_) = self {
+                query(operation, "set local statement_timeout = 0").execute(self).await?;
+            }
+            Ok(())
+        })
     }
 }

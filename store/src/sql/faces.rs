@@ -119,7 +119,7 @@ impl FaceSource for SqlFaces {
     }
 
     async fn load_faces(&self, album: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {
-        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let mut snapshot = self.database.begin_face_load(OPERATION).await?;
         // Reading an album of a million faces takes longer than any other statement may.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let change = load_latest_change(&mut snapshot, album).await?;

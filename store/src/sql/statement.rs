@@ -2,7 +2,11 @@
 //! numbers parameters in SQLite too); the others are [`Statement::PerDialect`].
 //!
 //! Knows no table. Errors are converted to the store's and name the operation that the statement belongs to.
+//!
+//! What a statement returns is boxed, here and in [`crate::sql::database`]: every function that awaits one has to be `Send`, and
+//! the compiler would look for that through all of the driver's types again in each of them, which takes minutes.
 
+use futures_util::future::BoxFuture;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -118,11 +122,14 @@ pub(crate) enum ConnectionRef<'c> {
 
 /// A type that can be read from a row of either database.
 pub(crate) trait FromAnyRow:
-    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
+    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static
 {
 }
 
-impl<T> FromAnyRow for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+impl<T> FromAnyRow for T where
+    T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static
+{
+}
 
 /// A statement and the values bound to it.
 pub(crate) struct Query {
@@ -141,7 +148,7 @@ pub(crate) fn query(operation: &'static str, statement: impl Into<Statement>) ->
 macro_rules! run {
     ($self:ident, $on:ident, |$query:ident, $connection:ident| $answer:expr) => {{
         let Self { operation, statement, values } = $self;
-        match $on.into() {
+        match $on {
             ConnectionRef::Sqlite($connection) => {
                 let $query =
                     (statement.sqlite_text(), sqlite_arguments(values).map_err(store_error(operation))?);
@@ -165,34 +172,49 @@ impl Query {
     }
 
     /// Runs the statement; returns how many rows it changed.
-    pub(crate) async fn execute<'c>(self, on: impl Into<ConnectionRef<'c>>) -> Result<u64> {
-        run!(self, on, |query, connection| {
-            sqlx::query_with(query.0, query.1).execute(connection).await.map(|done| done.rows_affected())
+    pub(crate) fn execute<'c>(self, on: impl Into<ConnectionRef<'c>>) -> BoxFuture<'c, Result<u64>> {
+        let on = on.into();
+        Box::pin(async move {
+            run!(self, on, |query, connection| {
+                sqlx::query_with(query.0, query.1).execute(connection).await.map(|done| done.rows_affected())
+            })
         })
     }
 
     /// Returns every row.
-    pub(crate) async fn fetch_all<'c, R: FromAnyRow>(
+    pub(crate) fn fetch_all<'c, R: FromAnyRow>(
         self,
         on: impl Into<ConnectionRef<'c>>,
-    ) -> Result<Vec<R>> {
-        run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1).fetch_all(connection).await)
+    ) -> BoxFuture<'c, Result<Vec<R>>> {
+        let on = on.into();
+        Box::pin(async move {
+            run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1)
+                .fetch_all(connection)
+                .await)
+        })
     }
 
     /// Returns the first row, if there is one.
-    pub(crate) async fn fetch_optional<'c, R: FromAnyRow>(
+    pub(crate) fn fetch_optional<'c, R: FromAnyRow>(
         self,
         on: impl Into<ConnectionRef<'c>>,
-    ) -> Result<Option<R>> {
-        run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1)
-            .fetch_optional(connection)
-            .await)
+    ) -> BoxFuture<'c, Result<Option<R>>> {
+        let on = on.into();
+        Box::pin(async move {
+            run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1)
+                .fetch_optional(connection)
+                .await)
+        })
     }
 
     /// Returns the first row; `NotFound` when there is none.
-    pub(crate) async fn fetch_one<'c, R: FromAnyRow>(self, on: impl Into<ConnectionRef<'c>>) -> Result<R> {
+    pub(crate) fn fetch_one<'c, R: FromAnyRow>(
+        self,
+        on: impl Into<ConnectionRef<'c>>,
+    ) -> BoxFuture<'c, Result<R>> {
         let operation = self.operation;
-        self.fetch_optional(on).await?.ok_or_else(|| store_error(operation)(sqlx::Error::RowNotFound))
+        let found = self.fetch_optional(on);
+        Box::pin(async move { found.await?.ok_or_else(|| store_error(operation)(sqlx::Error::RowNotFound)) })
     }
 }
 

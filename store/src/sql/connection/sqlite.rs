@@ -38,8 +38,12 @@ const READERS: u32 = 4;
 /// before it is known whose it is. A look-up takes microseconds.
 const KEY_READERS: u32 = 1;
 
-/// Number of connections that read whole albums, one after the other.
+/// Number of connections that read the photos of whole albums, one after the other.
 const SCANNERS: u32 = 1;
+
+/// Number of connections that read the faces of whole albums into memory, one after the other. Not those of the photos: a
+/// large album takes seconds.
+const FACE_LOADERS: u32 = 1;
 
 /// How much lower the priority of a thread that reads a whole album is: half a million photos take it a tenth of a second,
 /// and others that read a few rows want the core at the same time. As that of the stages of the pipeline.
@@ -59,6 +63,7 @@ pub(crate) struct SqliteFile {
     pub(crate) reader: SqlitePool,
     key_reader: SqlitePool,
     scanner: SqlitePool,
+    face_loader: SqlitePool,
     write_turns: Turns,
     read_turns: Turns,
     path: PathBuf,
@@ -139,13 +144,15 @@ impl SqliteFile {
             let readers = pool.connect_with(connect_options(&path).read_only(true)).await;
             readers.map_err(store_error("open the database for reading"))
         };
-        let scanner =
-            pool(SCANNERS).after_connect(|connection, _| Box::pin(lower_priority_of_thread(connection)));
+        let low_priority = |connections: u32| {
+            pool(connections).after_connect(|connection, _| Box::pin(lower_priority_of_thread(connection)))
+        };
         Ok(Self {
             writer,
             reader: open_pool(pool(READERS)).await?,
             key_reader: open_pool(pool(KEY_READERS)).await?,
-            scanner: open_pool(scanner).await?,
+            scanner: open_pool(low_priority(SCANNERS)).await?,
+            face_loader: open_pool(low_priority(FACE_LOADERS)).await?,
             write_turns: Turns::default(),
             read_turns: Turns::with_places(READERS),
             path,
@@ -172,6 +179,11 @@ impl SqliteFile {
         Ok(SqliteTransaction { transaction: self.scanner.begin().await?, _turn: None })
     }
 
+    /// Waits for the connection that reads the faces of whole albums. Whoever asks for it takes turns before: see `AlbumLoader`.
+    pub(crate) async fn begin_face_load(&self) -> SqlxResult<SqliteTransaction> {
+        Ok(SqliteTransaction { transaction: self.face_loader.begin().await?, _turn: None })
+    }
+
     pub(crate) async fn acquire_reader(&self) -> SqlxResult<SqliteReader> {
         let turn = wait_for_turn(&self.read_turns).await?;
         Ok(SqliteReader { connection: self.reader.acquire().await?, _turn: Some(turn) })
@@ -195,6 +207,7 @@ impl SqliteFile {
 
     /// Closes the connections, which checkpoints the log.
     pub(crate) async fn close(&self) {
+        self.face_loader.close().await;
         self.scanner.close().await;
         self.key_reader.close().await;
         self.reader.close().await;

@@ -37,6 +37,7 @@ use crate::model::photo::Embedding;
 use crate::search::scoring::{FaceQuery, HitsPer, ScoreRule, ScoredFace};
 use crate::search::selfie::{self, SelfieSearch};
 use crate::traits::{FaceHit, FaceIndex, Result, SelfieHit, SelfieQuery};
+use crate::turns::{Turn, Turns, current_organization};
 
 /// An album of at most this many faces is searched on the calling thread: a fifth of a millisecond
 /// (`cargo xtask bench search`), and nothing is gained by sharing that. Few in tests.
@@ -46,6 +47,18 @@ const INLINE_SCORING_FACES: usize = if cfg!(test) { 512 } else { 10_000 };
 /// catches up with what changed; only a deletion in the milliseconds in between makes another one necessary.
 const MAX_ATTEMPTS: usize = 4;
 
+/// How many small albums are searched at once, one on each core. More would take as long together and be answered later: where
+/// more searches come than can be made, each gets so little of the cores that its client has left before it ends.
+fn count_inline_places() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// The faces of an album, and the turn in which they are searched if they are few.
+struct FacesInTurn {
+    faces: OwnedRwLockReadGuard<AlbumFaces>,
+    _turn: Option<Turn>,
+}
+
 /// The albums in memory.
 pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
@@ -53,6 +66,8 @@ pub(crate) struct FaceCache {
     scorer: Cosine,
     /// Where hot albums are too.
     gpu: OnceLock<Arc<GpuAlbums>>,
+    /// For searches of small albums, which are made on the calling threads.
+    inline_turns: Turns,
     /// To whom searches are charged.
     costs: Arc<SearchCosts>,
 }
@@ -65,6 +80,7 @@ impl FaceCache {
             scanner: Scanner::new(&Device::Cpu),
             scorer: Cosine::new(&Device::Cpu),
             gpu: OnceLock::new(),
+            inline_turns: Turns::for_impatient(count_inline_places()),
             costs: Arc::default(),
         }
     }
@@ -192,6 +208,27 @@ impl FaceCache {
         }
     }
 
+    /// Returns the faces of an album as [`Self::current_faces`] does, for a search; if it is small, with the turn in which it is
+    /// searched.
+    async fn faces_to_search(&self, album: AlbumId) -> Result<Option<FacesInTurn>> {
+        loop {
+            let Some(faces) = self.current_faces(album).await? else { return Ok(None) };
+            if faces.matrix.len() > INLINE_SCORING_FACES {
+                return Ok(Some(FacesInTurn { faces, _turn: None }));
+            }
+            // Whoever waits holds up no update of the album. What it made meanwhile counts too.
+            drop(faces);
+            let turn = self.inline_turns.take(current_organization()).await;
+            let slot = self.lock_albums().entries.get(&album).map(|entry| entry.slot.clone());
+            let Some(slot) = slot else { continue };
+            // An update may be reading the album, which takes long: the turn is for those who can go on.
+            let Ok(faces) = Arc::clone(&slot.faces).try_read_owned() else { continue };
+            if faces.change.is_some() {
+                return Ok(Some(FacesInTurn { faces, _turn: Some(turn) }));
+            }
+        }
+    }
+
     /// Returns the faces that may be answers to each of the queries, and charges the album for finding them.
     async fn shortlist(
         &self,
@@ -270,7 +307,9 @@ impl FaceIndex for FaceCache {
             FaceQuery { probe: probe.clone(), k, per: HitsPer::Photo, scores, rule: ScoreRule::default() };
         let mut attempt = 1;
         loop {
-            let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
+            let Some(FacesInTurn { faces, _turn }) = self.faces_to_search(album).await? else {
+                return Ok(Vec::new());
+            };
             // From here on the faces may change: reading from the database holds up no update of the album.
             let progress = Progress::of_attempt(attempt);
             let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?.pop();
@@ -294,7 +333,9 @@ impl FaceIndex for FaceCache {
         let search = SelfieSearch { probe, scale: *scale, min_score: *min_score, limit: *limit };
         let mut attempt = 1;
         loop {
-            let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
+            let Some(FacesInTurn { faces, _turn }) = self.faces_to_search(album).await? else {
+                return Ok(Vec::new());
+            };
             let person = PersonSearch::new(self, album, faces, probe, Progress::of_attempt(attempt));
             let hits = selfie::find_photos(&person, &search).await?;
             if person.is_current().await || attempt == MAX_ATTEMPTS {

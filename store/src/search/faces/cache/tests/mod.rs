@@ -5,6 +5,7 @@ mod loads;
 mod persons;
 mod rankings;
 mod refresh;
+mod turns;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering};
@@ -89,6 +90,10 @@ struct ObservedSource {
     changed: usize,
     /// Each load takes a permit before it reads.
     permits: Semaphore,
+    /// Each read of vectors takes a permit, if there are any to take.
+    read_permits: Option<Semaphore>,
+    /// How many reads of vectors there are now.
+    reading: AtomicUsize,
     /// How many faces an album has.
     faces: usize,
     is_deleted: AtomicBool,
@@ -108,6 +113,8 @@ impl ObservedSource {
             newest: AtomicI64::new(1),
             changed: 0,
             permits: Semaphore::new(permits),
+            read_permits: None,
+            reading: AtomicUsize::new(0),
             faces: FACES,
             is_deleted: AtomicBool::new(false),
             small_album: Mutex::default(),
@@ -174,6 +181,11 @@ impl FaceSource for ObservedSource {
     }
 
     async fn read_embeddings(&self, _: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>> {
+        self.reading.fetch_add(1, Ordering::SeqCst);
+        if let Some(permits) = &self.read_permits {
+            permits.acquire().await.unwrap().forget();
+        }
+        self.reading.fetch_sub(1, Ordering::SeqCst);
         Ok(faces.iter().map(|face| (*face, probe())).collect())
     }
 }
