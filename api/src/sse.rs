@@ -41,22 +41,25 @@ pub(crate) async fn send_text(sender: &EventSender, lines: String) {
     drop(sender.send(lines.into()).await);
 }
 
-/// Runs `sending` until it fails, `end` says why the stream ends, or the client disconnects. The reason is the last event.
+/// Runs `sending` until it has sent everything or fails, `end` says why the stream ends, or the client disconnects. The reason
+/// is the last event.
 ///
 /// `end` is awaited beside the sending, and first: a client that is far behind or does not read keeps that busy for long.
 pub(crate) async fn send_until_end(
     sender: &EventSender,
-    sending: impl Future<Output = ApiError>,
+    sending: impl Future<Output = Option<ApiError>>,
     end: impl Future<Output = ApiError>,
 ) {
     let error = tokio::select! {
         biased;
         () = sender.closed() => return,
-        error = end => error,
+        error = end => Some(error),
         error = sending => error,
     };
-    error.log();
-    send_event(sender, "error", &error.to_json()).await;
+    if let Some(error) = error {
+        error.log();
+        send_event(sender, "error", &error.to_json()).await;
+    }
 }
 
 /// The id of the last event that a client has got of a stream that it resumes: the header `last-event-id`.
@@ -75,7 +78,7 @@ mod tests {
     use crate::errors::table::ErrorKind;
 
     /// Sends events for ever.
-    async fn send_events(sender: &EventSender) -> ApiError {
+    async fn send_events(sender: &EventSender) -> Option<ApiError> {
         loop {
             send_event(sender, "message", "{}").await;
         }

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 use warp::reply::Response;
 
-use crate::auth::{AnyScope, Caller, INSUFFICIENT_ROLE};
+use super::stream_end::{EndRules, wait_for_end};
+use crate::auth::AnyScope;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -19,8 +20,6 @@ use crate::sse::{EventSender, LastEventId, open_stream, send_text, send_until_en
 use crate::wire::cursor::EventPosition;
 use crate::wire::event::{Event, EventPage, ListEvents};
 
-/// How often a stream checks its key.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A comment is sent after this long without an event, so that no proxy takes the stream for a dead one.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// When a client connects again: the service is being updated.
@@ -124,30 +123,12 @@ struct EventStream {
     album: Option<AlbumId>,
 }
 
-/// Waits until the service drains, the key becomes invalid or the account may less.
-async fn wait_for_end(ctx: &Context, caller: &Caller) -> ApiError {
-    let mut checks = tokio::time::interval(CHECK_INTERVAL);
-    loop {
-        tokio::select! {
-            () = ctx.draining.wait_until_begun() => {
-                return ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER));
-            }
-            _ = checks.tick() => {
-                match caller.check_credential(&ctx.store).await {
-                    Ok(can_manage) if can_manage || !caller.can_manage => {}
-                    // It would go on to get events that are for those who manage albums.
-                    Ok(_) => return ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE),
-                    Err(error) => return error,
-                }
-            }
-        }
-    }
-}
-
 impl EventStream {
     async fn run(self, begin: Begin) {
         let (ctx, caller, sender) = (self.ctx.clone(), *self.caller, self.sender.clone());
-        send_until_end(&sender, self.send_all(begin), wait_for_end(&ctx, &caller)).await;
+        let rules = EndRules { retry_after: RETRY_AFTER, is_for_managers: caller.can_manage };
+        let sending = async { Some(self.send_all(begin).await) };
+        send_until_end(&sender, sending, wait_for_end(&ctx, &caller, rules)).await;
     }
 
     /// Sends events until something fails.

@@ -15,6 +15,7 @@ pub(crate) mod progress;
 pub(crate) mod removals;
 pub(crate) mod search;
 pub(crate) mod start_lists;
+mod stream_end;
 pub(crate) mod uploads;
 mod visitor_pages;
 pub(crate) mod visitors;

@@ -7,12 +7,12 @@ use photofinish_store::model::ids::AlbumId;
 use tracing::Instrument;
 use warp::reply::Response;
 
+use super::stream_end::{EndRules, wait_for_end};
 use crate::album_cache::SharedMeasurement;
 use crate::auth::Watcher;
 use crate::context::Context;
 use crate::errors::ApiError;
-use crate::errors::table::ErrorKind;
-use crate::sse::{EventSender, open_stream, send_event};
+use crate::sse::{EventSender, open_stream, send_event, send_until_end};
 use crate::wire::album::OneAlbum;
 use crate::wire::progress::{Progress, Throughput};
 
@@ -48,38 +48,10 @@ pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Re
 }
 
 async fn stream_progress(ctx: Context, caller: Watcher, album: AlbumId, events: EventSender) {
-    let mut interval = tokio::time::interval(STREAM_INTERVAL);
-    let watch = Watch {
-        shared: ctx.album_cache.progress.entry(album),
-        ctx: &ctx,
-        caller: &caller,
-        album,
-        since: Instant::now(),
-    };
-    loop {
-        tokio::select! {
-            () = events.closed() => return,
-            () = ctx.draining.wait_until_begun() => {
-                let error = ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(STREAM_INTERVAL));
-                return send_event(&events, "error", &error.to_json()).await;
-            }
-            _ = interval.tick() => {}
-        }
-        let progress = match watch.next_progress().await {
-            Ok(progress) => progress,
-            Err(error) => {
-                error.log();
-                return send_event(&events, "error", &error.to_json()).await;
-            }
-        };
-        let Ok(text) = serde_json::to_string(&progress) else {
-            return;
-        };
-        send_event(&events, "message", &text).await;
-        if progress.is_idle() {
-            return send_event(&events, "done", &text).await;
-        }
-    }
+    let shared = ctx.album_cache.progress.entry(album);
+    let watch = Watch { ctx: &ctx, caller: &caller, album, shared, since: Instant::now() };
+    let rules = EndRules { retry_after: STREAM_INTERVAL, is_for_managers: false };
+    send_until_end(&events, watch.send_all(&events), wait_for_end(&ctx, &caller, rules)).await;
 }
 
 /// What a stream watches, and for whom.
@@ -93,11 +65,30 @@ struct Watch<'s> {
 }
 
 impl Watch<'_> {
-    /// Returns the progress for the next event, if the key is still valid and the album still there: either may change
-    /// while the stream is open.
+    /// Sends the progress until the album is idle or a measurement fails.
+    async fn send_all(&self, events: &EventSender) -> Option<ApiError> {
+        let mut interval = tokio::time::interval(STREAM_INTERVAL);
+        loop {
+            interval.tick().await;
+            let progress = match self.next_progress().await {
+                Ok(progress) => progress,
+                Err(error) => return Some(error),
+            };
+            let text = match serde_json::to_string(&progress) {
+                Ok(text) => text,
+                Err(error) => return Some(ApiError::internal(error)),
+            };
+            send_event(events, "message", &text).await;
+            if progress.is_idle() {
+                send_event(events, "done", &text).await;
+                return None;
+            }
+        }
+    }
+
+    /// Returns the progress for the next event, if the album is still there: it may be deleted while the stream is open.
     async fn next_progress(&self) -> Result<Progress, ApiError> {
         let Self { ctx, caller, album, shared, since } = self;
-        caller.check_credential(&ctx.store).await?;
         ctx.store.albums.get(&caller.tenant, *album).await?;
         let now = Instant::now();
         let oldest = now.checked_sub(SNAPSHOT_TTL).map_or(*since, |oldest| oldest.max(*since));

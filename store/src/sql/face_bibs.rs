@@ -2,6 +2,7 @@
 
 use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
+use tokio::task::consume_budget;
 
 use crate::model::ids::PhotoId;
 use crate::model::photo::PhotoSize;
@@ -52,6 +53,8 @@ pub(crate) async fn for_each_photo(
 ) -> Result<()> {
     let mut current: Option<(PhotoId, PhotoReadings)> = None;
     while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
+        // As for the faces.
+        consume_budget().await;
         let ReadingRow { photo, bounding_box, text, confidence, width, height, taken_at } = row;
         if let Some((ended, readings)) = current.take_if(|(current, _)| *current != photo) {
             on_photo(ended, &readings);

@@ -120,8 +120,10 @@ impl ProxyState {
         let fault = *faults.borrow_and_update();
         let mut server = None;
         tokio::select! {
-            _ended = self.serve(&mut client, &mut server, fault) => {}
+            // First: what is sent after the fault was set does not pass, also if both are noticed at the same time.
+            biased;
             _changed = faults.changed() => {}
+            _ended = self.serve(&mut client, &mut server, fault) => {}
         }
         // Both ends stay open and are not read.
         let is_over = faults
@@ -269,6 +271,31 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[tokio::test]
+    async fn nothing_passes_that_is_sent_after_the_network_was_interrupted() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Proxy::in_front_of(server.local_addr().unwrap()).await;
+        let mut connections = Vec::new();
+        for _ in 0..20 {
+            let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+            let (mut accepted, _) = server.accept().await.unwrap();
+            client.write_all(b"a").await.unwrap();
+            assert_eq!(accepted.read_u8().await.unwrap(), b'a');
+            connections.push((client, accepted));
+        }
+        proxy.set_fault(ProxyFault::Blackhole);
+        // No task of the proxy runs in between: each finds the fault and the byte at once.
+        for (client, _) in &connections {
+            assert_eq!(client.try_write(b"b").unwrap(), 1);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for (_, accepted) in &connections {
+            let read = accepted.try_read(&mut [0]);
+            assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        }
+    }
 
     #[tokio::test]
     async fn a_slow_connection_passes_everything_at_its_rate() {

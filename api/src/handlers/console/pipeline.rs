@@ -8,8 +8,8 @@ use warp::reply::Response;
 use crate::auth::Member;
 use crate::context::Context;
 use crate::errors::ApiError;
-use crate::errors::table::ErrorKind;
-use crate::sse::{EventSender, open_stream, send_event};
+use crate::handlers::stream_end::{EndRules, wait_for_end};
+use crate::sse::{EventSender, open_stream, send_event, send_until_end};
 use crate::wire::console::Nothing;
 use crate::wire::console::pipeline::PipelineOverview;
 
@@ -39,26 +39,17 @@ pub(crate) async fn stream(ctx: Context, caller: Member, _: Nothing) -> Result<R
 }
 
 async fn send_overviews(ctx: Context, caller: Member, events: EventSender) {
-    let mut interval = tokio::time::interval(STREAM_INTERVAL);
-    loop {
-        tokio::select! {
-            () = events.closed() => return,
-            () = ctx.draining.wait_until_begun() => {
-                let error = ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(STREAM_INTERVAL));
-                return send_event(&events, "error", &error.to_json()).await;
-            }
-            _ = interval.tick() => {}
-        }
-        let overview = async {
-            caller.check_credential(&ctx.store).await?;
-            serde_json::to_string(&read(&ctx).await?).map_err(ApiError::internal)
-        };
-        match overview.await {
-            Ok(text) => send_event(&events, "message", &text).await,
-            Err(error) => {
-                error.log();
-                return send_event(&events, "error", &error.to_json()).await;
+    let sending = async {
+        let mut interval = tokio::time::interval(STREAM_INTERVAL);
+        loop {
+            interval.tick().await;
+            let overview = read(&ctx).await;
+            match overview.and_then(|overview| serde_json::to_string(&overview).map_err(ApiError::internal)) {
+                Ok(text) => send_event(&events, "message", &text).await,
+                Err(error) => return Some(error),
             }
         }
-    }
+    };
+    let rules = EndRules { retry_after: STREAM_INTERVAL, is_for_managers: false };
+    send_until_end(&events, sending, wait_for_end(&ctx, &caller, rules)).await;
 }

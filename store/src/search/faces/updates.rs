@@ -27,6 +27,12 @@ struct RunningUpdate {
     outcome: Arc<Outcome>,
 }
 
+impl RunningUpdate {
+    fn await_outcome(&self) -> PendingUpdate {
+        PendingUpdate { started_at: self.started_at, outcome: self.outcome.subscribe() }
+    }
+}
+
 /// The outcome of an update, to be awaited by one search. Dropping it does not end the update.
 pub(super) struct PendingUpdate {
     started_at: Instant,
@@ -61,13 +67,18 @@ impl AlbumUpdates {
                 (update, Some(UpdateTicket { updates: Arc::clone(self), outcome }))
             }
         };
-        let pending = PendingUpdate { started_at: update.started_at, outcome: update.outcome.subscribe() };
+        let pending = update.await_outcome();
         *running = Some(update);
         drop(running);
         if let Some(ticket) = ticket {
             start(ticket);
         }
         pending
+    }
+
+    /// Returns the running update, if there is one.
+    pub(super) fn join(&self) -> Option<PendingUpdate> {
+        self.lock().as_ref().map(RunningUpdate::await_outcome)
     }
 
     /// Whether an update is running.

@@ -13,13 +13,14 @@ mod person_search;
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
 use photofinish_kernels::quantised::Scanner;
 use tokio::sync::OwnedRwLockReadGuard;
+use tokio::time::timeout;
 
 use self::person_search::PersonSearch;
 use super::gpu::GpuAlbums;
@@ -42,6 +43,9 @@ use crate::turns::{Turn, Turns, current_organization};
 /// An album of at most this many faces is searched on the calling thread: a fifth of a millisecond
 /// (`cargo xtask bench search`), and nothing is gained by sharing that. Few in tests.
 const INLINE_SCORING_FACES: usize = if cfg!(test) { 512 } else { 10_000 };
+
+/// How long the deletion of a photo waits until its faces have left memory. Short in tests.
+const REMOVAL_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 250 });
 
 /// How often a search begins again when faces that it found have changed before it read their vectors. Each time it first
 /// catches up with what changed; only a deletion in the milliseconds in between makes another one necessary.
@@ -110,15 +114,23 @@ impl FaceCache {
         drop(forgotten);
     }
 
-    /// Removes the faces of a deleted photo from memory now, not at the next search.
+    /// Removes the faces of a deleted photo from memory now, not at the next search. While the album is being read, which may
+    /// take seconds, they go when it has been read: the deletion does not wait for that, and until then no search finds the
+    /// photo, because its vectors are no longer in the database.
     pub(crate) async fn forget_photo(&self, album: AlbumId, photo: PhotoId) {
         let slot = self.lock_albums().entries.get(&album).map(|entry| entry.slot.clone());
-        if let Some(slot) = slot {
+        let Some(slot) = slot else { return };
+        let albums = Arc::clone(&self.loader.albums);
+        let removal = tokio::spawn(async move {
             // A catch-up keeps this lock from its read to its update, so none can bring the photo back.
             let mut faces = slot.faces.write().await;
             faces.matrix.remove(&[photo]);
             let bytes = faces.matrix.bytes();
-            update_entry(&self.loader.albums, &slot, |entry| entry.bytes = bytes);
+            update_entry(&albums, &slot, |entry| entry.bytes = bytes);
+        });
+        // It goes on when this stops waiting for it.
+        if let Ok(Err(error)) = timeout(REMOVAL_PATIENCE, removal).await {
+            tracing::error!(album.id = %album, %error, "failed to remove a deleted photo from memory");
         }
     }
 
@@ -193,16 +205,21 @@ impl FaceCache {
         let mut is_current = false;
         loop {
             // An update holds the lock: its outcome is awaited instead, so that it knows how many searches wait.
-            if is_current || !slot.updates.is_running() {
-                let faces = slot.read_faces().await;
-                match faces.change {
-                    // Possibly later than `newest`, because the update began later.
-                    Some(seen) if is_current || seen == newest => return Ok(Some(faces)),
-                    None if is_current => return Ok(None),
-                    _ => {}
+            let running = if is_current { None } else { slot.updates.join() };
+            let update = match running {
+                Some(update) => update,
+                None => {
+                    let faces = slot.read_faces().await;
+                    match faces.change {
+                        // Possibly later than `newest`, because the update began later.
+                        Some(seen) if is_current || seen == newest => return Ok(Some(faces)),
+                        None if is_current => return Ok(None),
+                        _ => {}
+                    }
+                    drop(faces);
+                    self.loader.update(slot, Reload::Now)
                 }
-            }
-            let update = self.loader.update(slot, Reload::Now);
+            };
             is_current = update.began_after(asked_at);
             update.wait().await?;
         }

@@ -63,6 +63,22 @@ async fn a_load_that_waits_its_turn_is_given_up_when_no_search_is_left() {
 }
 
 #[tokio::test]
+async fn a_deletion_does_not_wait_for_the_load_of_its_album_and_counts_when_it_has_ended() {
+    let source = Arc::new(ObservedSource::new(0));
+    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
+    let album = AlbumId::generate();
+    let search = spawn_search(&cache, album);
+    run_until_idle().await;
+    assert_eq!(source.loads.load(Ordering::SeqCst), 1);
+    let deletion = cache.forget_photo(album, DELETED_PHOTO);
+    tokio::time::timeout(Duration::from_secs(60), deletion).await.expect("it waits for the load");
+    source.permits.add_permits(1);
+    search.await.unwrap();
+    run_until_idle().await;
+    assert_eq!(cache.count_resident_faces(album).await, Some(FACES - 1));
+}
+
+#[tokio::test]
 async fn ten_cold_albums_of_one_organization_delay_an_album_of_another_by_one_load() {
     let source = Arc::new(ObservedSource::new(0));
     let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));

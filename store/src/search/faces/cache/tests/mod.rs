@@ -66,11 +66,14 @@ impl FaceSource for CountingSource {
     }
 }
 
+/// The photo of the first face of each album.
+const DELETED_PHOTO: PhotoId = PhotoId(uuid::Uuid::max());
+
 /// Adds a face of a new photo.
 fn push(matrix: &mut FaceMatrix, vector: &[f32], memory: &dyn MemoryObserver) -> Result<()> {
     let face = IndexedFace {
         id: FaceId(matrix.len() as i64),
-        photo: PhotoId::generate(),
+        photo: if matrix.len() == 0 { DELETED_PHOTO } else { PhotoId::generate() },
         bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
         model: "net@1",
         vector: &vector_to_bytes(vector),
