@@ -71,3 +71,57 @@ pub async fn wait_until_stopped(mut stopped: watch::Receiver<bool>) {
     // Fails only when the sender is dropped, which also means that the service has stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread_local;
+
+    use super::*;
+
+    /// How the process of a test is to end.
+    const END: &str = "PHOTOFINISH_TEST_END";
+    const DESTROYED: &str = "a destructor ran";
+
+    /// Prints when it is destroyed: the C library does that in its `exit`, as it does for what libraries have registered.
+    struct Announced;
+
+    impl Drop for Announced {
+        fn drop(&mut self) {
+            println!("{DESTROYED}");
+        }
+    }
+
+    thread_local! {
+        static OF_LIBRARY: Announced = const { Announced };
+    }
+
+    /// Runs the test below in a process of its own, which ends as it is told.
+    fn end_child(end: &str) -> (Option<i32>, String) {
+        let this = std::env::current_exe().unwrap();
+        let test = "shutdown::tests::the_end_of_the_process_runs_nothing_of_libraries";
+        let output =
+            Command::new(this).args(["--exact", test, "--nocapture"]).env(END, end).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    #[test]
+    fn the_end_of_the_process_runs_nothing_of_libraries() {
+        if let Ok(end) = std::env::var(END) {
+            OF_LIBRARY.with(|_| ());
+            print!("last words");
+            match end.as_str() {
+                "exit" => std::process::exit(0),
+                "success" => end_process(Ok(())),
+                _ => end_process(Err(anyhow::anyhow!("failed"))),
+            }
+        }
+        let (code, printed) = end_child("exit");
+        assert!(code == Some(0) && printed.contains(DESTROYED), "no difference would be seen: {printed}");
+        for (end, expected) in [("success", 0), ("failure", 1)] {
+            let (code, printed) = end_child(end);
+            assert_eq!(code, Some(expected), "{printed}");
+            assert!(printed.contains("last words") && !printed.contains(DESTROYED), "{printed}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! `cargo xtask test`, `eval`, `bench`, `soak`, `cluster`, `attack` and `fuzz`. Cargo builds everything in the checkout's own target folder.
 
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::thread;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
@@ -45,12 +47,24 @@ pub struct TestArguments {
 /// vulnerabilities of dependencies. Each run has the same random cases, so that a change fails for what it changes.
 pub fn run_checks(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<()> {
     let paths = setup::run(layout, &arguments.setup)?;
-    setup::install_test_tools(layout)?;
-
     print_heading("Formatting");
     run_visibly(&mut cargo(layout.root(), &["fmt", "--all", "--check"]))?;
+    let programs = thread::scope(|scope| {
+        // At once: downloads and the ends of builds leave processors idle.
+        print_heading("Tools of the checks, while lints and builds run");
+        let tools = scope.spawn(|| setup::install_test_tools(layout));
+        let programs = check_sources(layout).and_then(|()| build_tests(layout));
+        tools.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        programs
+    })?;
     check_dependencies(layout)?;
     advisories::check(layout, &setup::cargo_tools(layout).join("cargo-deny"), arguments.require_advisories)?;
+    print_backend_choice(layout, &paths)?;
+    run_tests(layout, &paths, programs, arguments.seed)
+}
+
+/// Lints and documentation.
+fn check_sources(layout: &Layout) -> anyhow::Result<()> {
     print_heading("Lints");
     for features in [TEST_FEATURES, &["--no-default-features"], &[]] {
         let mut clippy = cargo(layout.root(), &["clippy", "--workspace", "--all-targets"]);
@@ -60,8 +74,7 @@ pub fn run_checks(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<
     // With examples, dependencies have the features that they have for tests and lints, and are not checked again.
     let targets = ["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"];
     let mut documentation = cargo(layout.root(), &targets);
-    run_visibly(documentation.args(TEST_FEATURES).env("RUSTDOCFLAGS", "--deny warnings"))?;
-    run_tests(layout, &paths, arguments.seed)
+    run_visibly(documentation.args(TEST_FEATURES).env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
 /// Licences and sources of all dependencies, and that each is used.
@@ -74,16 +87,24 @@ fn check_dependencies(layout: &Layout) -> anyhow::Result<()> {
     run_visibly(machete.current_dir(layout.root()))
 }
 
-fn run_tests(layout: &Layout, paths: &SetupPaths, seed: u64) -> anyhow::Result<()> {
-    // The integration tests run the binary of the root package, which `cargo test` does not build for tests of other
-    // packages. Built together with the tests, so that dependencies have the same features and are built once.
+/// Builds the service and its tests. The integration tests run the binary of the root package, which `cargo test` does not
+/// build for tests of other packages. Built together with the tests, so that dependencies have the same features and are
+/// built once.
+fn build_tests(layout: &Layout) -> anyhow::Result<Vec<TestProgram>> {
     print_heading("Building the service and its tests (the first time takes minutes)");
     let targets =
         ["build", "--workspace", "--bins", "--tests", "--message-format", "json-render-diagnostics"];
     let messages = capture_messages(cargo(layout.root(), &targets).args(TEST_FEATURES))?;
-    print_backend_choice(layout, paths)?;
+    test_programs::from_messages(layout.root(), &messages)
+}
+
+fn run_tests(
+    layout: &Layout,
+    paths: &SetupPaths,
+    mut programs: Vec<TestProgram>,
+    seed: u64,
+) -> anyhow::Result<()> {
     print_heading("Tests");
-    let mut programs = test_programs::from_messages(layout.root(), &messages)?;
     let mut examples = cargo(layout.root(), &["test", "--doc", "--workspace"]);
     examples.args(TEST_FEATURES);
     programs.push(TestProgram::new("examples in the documentation", examples));

@@ -230,3 +230,45 @@ async fn collect_bytes(
     }
     Ok(if collected.is_empty() { first } else { collected.freeze() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, ThreadId};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::validate::input::Fields;
+
+    /// The thread that parsed a body.
+    #[derive(Debug, PartialEq, Eq)]
+    struct ParsedOn(ThreadId);
+
+    impl Input for ParsedOn {
+        const NAME: &'static str = "ParsedOn";
+
+        fn read(_: &mut Fields<'_>) -> Option<Self> {
+            Some(Self(thread::current().id()))
+        }
+
+        fn example() -> Value {
+            json!({})
+        }
+    }
+
+    /// Parses a body of so many bytes.
+    async fn parse_bytes(bytes: usize, budget: &BodyBudget) -> ParsedOn {
+        let frame = r#"{"unknown":""}"#.len();
+        let body = format!(r#"{{"unknown":"{}"}}"#, "x".repeat(bytes - frame));
+        parse(body.into(), &Arc::new(ParsedOn::shape()), budget).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_parsed_off_the_threads_of_the_runtime() {
+        let budget = BodyBudget::new(4 << 20, Duration::ZERO);
+        // The only thread of this runtime is that of the test.
+        let runtime = ParsedOn(thread::current().id());
+        assert_eq!(parse_bytes(PARSE_INLINE_BYTES, &budget).await, runtime);
+        assert_ne!(parse_bytes(PARSE_INLINE_BYTES + 1, &budget).await, runtime);
+    }
+}

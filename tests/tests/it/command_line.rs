@@ -113,6 +113,28 @@ fn secrets_are_readable_by_their_owner_alone() {
 }
 
 #[test]
+fn doctor_shows_how_many_files_may_be_open_and_the_connections_that_allows() {
+    let shell = Shell::new();
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("limits of this process");
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
+    let hard: u64 = limit.split_whitespace().nth(1).expect("soft and hard").parse().expect("a number");
+    let output = shell.run(&["doctor"], &[]).combined_output();
+    let line = output.lines().find(|line| line.contains("open files")).unwrap_or_else(|| panic!("{output}"));
+    assert!(line.contains(&format!("{hard} allowed")), "{line}");
+    assert!(line.contains(" connections, ") && line.contains(" from one address"), "{line}");
+
+    let lowered = shell.run_after("ulimit -n 1500; ulimit -Sn 600", &["doctor"]).combined_output();
+    assert!(lowered.contains("1500 allowed, raised from 600"), "{lowered}");
+    let too_low = shell.run_after("ulimit -n 400", &["doctor"]);
+    assert_eq!(too_low.code, Some(1), "{}", too_low.combined_output());
+    assert!(
+        too_low.combined_output().contains("400 allowed, must be at least"),
+        "{}",
+        too_low.combined_output()
+    );
+}
+
+#[test]
 fn doctor_and_start_name_missing_files_without_a_panic() {
     let shell = Shell::new();
     let nothing = shell.path().join("nothing").to_string_lossy().into_owned();
