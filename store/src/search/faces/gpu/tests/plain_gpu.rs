@@ -131,6 +131,22 @@ fn codes(words: &[u32], groups: usize, row: usize) -> Vec<[i8; 4]> {
     (0..groups).map(|group| signed(words[first + group * 16])).collect()
 }
 
+fn probe_codes(words: &[u32], groups: usize, probe: usize) -> Vec<i8> {
+    let first = probe / 16 * groups * 16 + probe % 16;
+    (0..groups).flat_map(|group| words[first + group * 16].to_ne_bytes()).map(u8::cast_signed).collect()
+}
+
+/// A loop in its plainest form: tests are not optimised, and this is most of what a search costs there.
+fn dot(codes: &[i8], others: &[i8]) -> i32 {
+    assert_eq!(codes.len(), others.len());
+    let (mut sum, mut place) = (0, 0);
+    while place < codes.len() {
+        sum += i32::from(codes[place]) * i32::from(others[place]);
+        place += 1;
+    }
+    sum
+}
+
 fn factors(words: &[u32], groups: usize, row: usize) -> (f32, f32) {
     let blocks = (words[1] as usize).div_ceil(16);
     let first = HEADER + blocks * groups * 16 + row / 16 * 32 + row % 16;
@@ -145,17 +161,13 @@ fn find_near_rows(step: &Step, memories: &mut [Cow<'_, [u32]>]) {
     let (count, groups, stride) = (count as usize, groups as usize, stride as usize);
     let list = (memories[rows][0] - first) as usize;
     let padded = step.groups[1] as usize * 16;
+    let probes: Vec<Vec<i8>> =
+        (0..count).map(|probe| probe_codes(&memories[probes], groups, probe)).collect();
     for row in 0..memories[rows][1] as usize {
         let codes = codes(&memories[rows], groups, row);
         let (scale, error) = factors(&memories[rows], groups, row);
         for probe in 0..count {
-            let dot: i32 = (0..groups)
-                .map(|group| {
-                    let word = memories[probes][(probe / 16 * groups + group) * 16 + probe % 16];
-                    let other = word.to_ne_bytes().map(|byte| i32::from(byte.cast_signed()));
-                    codes[group].iter().zip(other).map(|(a, b)| i32::from(*a) * b).sum::<i32>()
-                })
-                .sum();
+            let dot = dot(codes.as_flattened(), &probes[probe]);
             let bound: Vec<f32> = memories[bounds][(list * padded + probe) * 4..][..4]
                 .iter()
                 .map(|bits| f32::from_bits(*bits))
