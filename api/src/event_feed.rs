@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use photofinish_store::model::event::Event;
-use photofinish_store::model::ids::KeyId;
+use photofinish_store::model::ids::{KeyId, OrganizationId};
 use photofinish_store::traits::{Events, Result};
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(500);
 const READ_LIMIT: u32 = 500;
 /// Events in memory, 20 KB each at most.
 const MAX_RECENT: usize = 1000;
-/// Streams of one key, and of all keys.
+/// Streams of one key, and of all keys, of which an organization has a quarter.
 const MAX_STREAMS_PER_KEY: usize = 20;
 const MAX_STREAMS: usize = 2000;
 
@@ -97,15 +97,16 @@ impl EventFeed {
     /// Opens a stream of a key. The first one starts the task that reads.
     ///
     /// # Errors
-    /// 429 if the key has too many, 503 if all keys together have.
+    /// 429 if the key or its organization has too many, 503 if all together have.
     pub(crate) fn open(
         &self,
+        organization: OrganizationId,
         key: KeyId,
         events: &Arc<dyn Events>,
     ) -> std::result::Result<StreamPermit, ApiError> {
         // Under the lock, under which the reader looks whether there are streams.
         let mut state = self.state();
-        let place = self.0.places.take(key)?;
+        let place = self.0.places.take(organization, key)?;
         if !state.has_reader {
             state.has_reader = true;
             tokio::spawn(self.clone().read_while_needed(Arc::clone(events)));
@@ -186,15 +187,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(test_settings(folder.path())).await.unwrap();
         let feed = EventFeed::default();
+        let organization = OrganizationId::generate();
         let (key, other) = (KeyId::generate(), KeyId::generate());
-        let mut streams: Vec<StreamPermit> =
-            (0..MAX_STREAMS_PER_KEY).map(|_| feed.open(key, &store.events).unwrap()).collect();
-        let refused = feed.open(key, &store.events).err().unwrap();
+        let open = |key| feed.open(organization, key, &store.events);
+        let mut streams: Vec<StreamPermit> = (0..MAX_STREAMS_PER_KEY).map(|_| open(key).unwrap()).collect();
+        let refused = open(key).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::TooManyRequests);
         assert_eq!(refused.data().unwrap()["code"], json!("TOO_MANY_STREAMS"));
-        drop(feed.open(other, &store.events).unwrap());
+        drop(open(other).unwrap());
         streams.pop();
-        streams.push(feed.open(key, &store.events).unwrap());
+        streams.push(open(key).unwrap());
         drop(streams);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         while feed.state().has_reader {
@@ -209,7 +211,7 @@ mod tests {
         feed.state().begin = 7;
         let stream = StreamPermit {
             feed: feed.clone(),
-            _place: feed.0.places.take(KeyId::generate()).unwrap(),
+            _place: feed.0.places.take(OrganizationId::generate(), KeyId::generate()).unwrap(),
             restores: 0,
         };
         assert!(matches!(stream.after(6), Recent::UpTo(7)));

@@ -27,7 +27,7 @@ pub struct CreditArguments {
     #[arg(long, env = "PHOTOFINISH_MOCK_CREDITS", value_name = "CREDITS", default_value = "10000")]
     #[arg(value_parser = amount)]
     pub mock_credits: Credits,
-    /// Share of the last grant below which organizations are told that their credits are low, percent; 0 for never
+    /// With credits on, share of the last grant below which organizations are told that their credits are low, percent; 0 for never
     #[arg(long, env = "PHOTOFINISH_CREDITS_LOW", value_name = "PERCENT", default_value = "10")]
     #[arg(value_parser = percent)]
     pub credits_low: u32,

@@ -4,7 +4,7 @@
 //! reading it.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -160,6 +160,30 @@ impl Queue {
             return Some(next);
         }
         None
+    }
+}
+
+/// Turns of each organization for itself: what one waits for in its turn keeps no other waiting.
+pub(crate) struct OrganizationTurns {
+    places: u32,
+    by_organization: Mutex<HashMap<Option<OrganizationId>, Turns>>,
+}
+
+impl OrganizationTurns {
+    /// Gives out so many turns at a time to each organization, as [`Turns::for_impatient`] does.
+    pub(crate) fn for_impatient(places: u32) -> Self {
+        Self { places, by_organization: Mutex::default() }
+    }
+
+    /// Waits for a turn of this organization. A caller that stops waiting leaves its place.
+    pub(crate) async fn take(&self, organization: Option<OrganizationId>) -> Turn {
+        let turns = {
+            let mut all = self.by_organization.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever has a turn or waits for one has a reference too.
+            all.retain(|_, turns| Arc::strong_count(&turns.0) > 1);
+            all.entry(organization).or_insert_with(|| Turns::for_impatient(self.places)).clone()
+        };
+        turns.take(organization).await
     }
 }
 

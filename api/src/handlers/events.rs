@@ -46,7 +46,7 @@ pub(crate) async fn stream(
     last_event_id: LastEventId,
 ) -> Result<Response, ApiError> {
     let types = visible_types(&caller, input.types)?.into_iter().collect();
-    let permit = ctx.event_feed.open(caller.key, &ctx.store.events)?;
+    let permit = ctx.event_feed.open(caller.tenant.organization, caller.key, &ctx.store.events)?;
     let resumed = match last_event_id.0 {
         Some(id) => {
             let refused = || ApiError::malformed("last-event-id must be the id of an event of this stream");

@@ -59,7 +59,7 @@ fn album_operations() -> Vec<Operation> {
             read("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
                     `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
                     queued or processing. A key that is revoked or expires ends the stream with the error. 429 with \
-                    `data.code` `TOO_MANY_STREAMS` if the key has 100 streams."),
+                    `data.code` `TOO_MANY_STREAMS` if the key has 100 streams, or its organization 250."),
             progress::get,
         )
         .with_events(progress::stream),
@@ -256,7 +256,7 @@ fn event_operations() -> Vec<Operation> {
                     response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \
                     after the header `last-event-id`, else after `cursor`, else now. An event `events.lost` says that \
                     older events are no longer kept. The stream ends with an error body as `event: error`. 429 with \
-                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams.",
+                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams, or its organization 500.",
             ),
             events::list,
         )

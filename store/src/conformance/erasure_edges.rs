@@ -1,6 +1,8 @@
 //! Erasures beside what happens at the same time: photos that are being read, other erasures, processes that stop, and processes of
 //! another version.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use time::OffsetDateTime;
 
 use super::assert_error_kind;
@@ -26,6 +28,7 @@ pub(super) async fn erasure_edges_suite(store: &Store) {
     objects_are_counted_once_however_many_delete_them(store).await;
     a_bib_that_is_imported_while_it_is_erased_is_gone(store).await;
     no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store).await;
+    who_stays_in_the_photos_is_found_also_if_others_search_meanwhile(store).await;
 }
 
 fn keeps(receipt: &Receipt, what: &str) -> bool {
@@ -234,5 +237,31 @@ async fn no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store: &St
     assert!(
         store.faces.nearest(fixture.album, &embedding(RUNNER), 1, 0.9).await.expect("searches").is_empty()
     );
+    fixture.delete().await;
+}
+
+/// Searches bring the faces in memory up to date while the erasure does.
+async fn who_stays_in_the_photos_is_found_also_if_others_search_meanwhile(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let mut photos = Vec::new();
+    for _ in 0..10 {
+        let beside = face_at(OTHER, bounding_box(20));
+        photos.push(fixture.add_ready_photo(vec![face(RUNNER), beside], Vec::new()).await);
+    }
+    assert_eq!((found(&fixture, RUNNER).await.len(), found(&fixture, OTHER).await.len()), (10, 10));
+    let is_erased = AtomicBool::new(false);
+    let erasing = async {
+        let begun = store.erasures.begin(faces_of(&fixture, &photos, PhotoFate::Keep)).await;
+        is_erased.store(true, Ordering::Relaxed);
+        begun.expect("erases")
+    };
+    let searching = async {
+        while !is_erased.load(Ordering::Relaxed) {
+            found(&fixture, OTHER).await;
+        }
+    };
+    let (id, ()) = tokio::join!(erasing, searching);
+    assert_eq!((found(&fixture, RUNNER).await.len(), found(&fixture, OTHER).await.len()), (0, 10));
+    finish(store, id).await;
     fixture.delete().await;
 }

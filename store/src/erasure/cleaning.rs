@@ -3,22 +3,8 @@
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::sql::Database;
+use crate::sql::{Database, PERSONAL_TABLES};
 use crate::traits::Result;
-
-/// Tables whose rows say something of a person: their dead versions go.
-const TABLES: [&str; 10] = [
-    "face",
-    "seen_text",
-    "probe",
-    "photo",
-    "start_list_entry",
-    "bib_format",
-    "organization",
-    "account",
-    "api_key",
-    "webhook",
-];
 
 /// Cleans one database.
 #[derive(Default)]
@@ -41,7 +27,7 @@ impl Cleaner {
             return Ok(cleaned.is_clean);
         }
         let begun = Instant::now();
-        let is_clean = database.clean_files(&TABLES).await?;
+        let is_clean = database.clean_files(&PERSONAL_TABLES).await?;
         *last = Some(Cleaned { begun, is_clean });
         Ok(is_clean)
     }

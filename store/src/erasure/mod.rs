@@ -107,12 +107,6 @@ impl Eraser {
         Ok(id)
     }
 
-    async fn forget_photos(&self, album: AlbumId, photos: &[PhotoId]) {
-        for photo in photos {
-            self.face_cache.forget_photo(album, *photo).await;
-        }
-    }
-
     /// Deletes the objects of photos and selfies that were deleted, and those of an album with its rows.
     async fn remove(&self, stored: &mut StoredErasure) -> Result<()> {
         let Erasure { id, album, kind, .. } = stored.erasure;
@@ -125,7 +119,7 @@ impl Eraser {
                 if photos.is_empty() {
                     break;
                 }
-                self.forget_photos(album, &photos).await;
+                self.face_cache.update_album(album).await;
             }
         }
         let keys = list_objects(stored);
@@ -243,9 +237,9 @@ impl Erasures for Eraser {
     }
 
     async fn begin(&self, erasure: NewErasure) -> Result<ErasureId> {
-        let removed = self.removal().begin(&erasure).await?;
-        self.forget_photos(erasure.album, &removed.photos).await;
-        Ok(removed.id)
+        let id = self.removal().begin(&erasure).await?;
+        self.face_cache.update_album(erasure.album).await;
+        Ok(id)
     }
 
     async fn erase_organization(
@@ -267,9 +261,9 @@ impl Erasures for Eraser {
         photo: PhotoId,
         asked_by: KeyId,
     ) -> Result<ErasureId> {
-        let removed = self.removal().begin_photo(tenant, PhotoRef { album, photo }, asked_by).await?;
-        self.forget_photos(album, &removed.photos).await;
-        Ok(removed.id)
+        let id = self.removal().begin_photo(tenant, PhotoRef { album, photo }, asked_by).await?;
+        self.face_cache.update_album(album).await;
+        Ok(id)
     }
 
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {

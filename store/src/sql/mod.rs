@@ -62,6 +62,7 @@ pub(crate) use self::credits::{SharedLedger, SqlCredits};
 pub(crate) use self::database::Database;
 pub use self::database::{DatabaseKind, lock_database, migrate};
 pub(crate) use self::downloads::SqlDownloads;
+pub(crate) use self::erasures::PERSONAL_TABLES;
 pub(crate) use self::events::SqlEvents;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) use self::events::ageing::age_events;

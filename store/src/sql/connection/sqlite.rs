@@ -46,7 +46,7 @@ const SCANNERS: u32 = 1;
 const FACE_LOADERS: u32 = 1;
 
 /// How much lower the priority of a thread that reads a whole album is: half a million photos take it a tenth of a second,
-/// and others that read a few rows want the core at the same time. As that of the stages of the pipeline.
+/// and others that read a few rows want the core at the same time. More than that of the stages of the pipeline.
 const SCAN_NICENESS: i32 = 5;
 
 /// Steps of a statement after which a new connection's thread lowers its priority.

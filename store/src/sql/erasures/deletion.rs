@@ -3,7 +3,7 @@
 use sqlx::FromRow;
 
 use super::ErasurePlan;
-use super::removal::{Removal, Removed, delete_photos, lock_album};
+use super::removal::{Removal, delete_photos, lock_album};
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
 use crate::model::album::Tenant;
@@ -71,7 +71,7 @@ impl Removal {
         tenant: &Tenant,
         photo: PhotoRef,
         asked_by: KeyId,
-    ) -> Result<Removed> {
+    ) -> Result<ErasureId> {
         let PhotoRef { album, photo } = photo;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
@@ -89,7 +89,7 @@ impl Removal {
         delete_photos(&mut transaction, album, &[photo]).await?;
         record_changes(&mut transaction, album, &[photo], ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
-        Ok(Removed { id, photos: vec![photo] })
+        Ok(id)
     }
 
     /// Closes an album and notes that it is erased, in one transaction: no album goes without a receipt. Returns the erasure

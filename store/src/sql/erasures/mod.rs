@@ -4,12 +4,14 @@
 //! - [`removal`] removes in one transaction what searches find.
 //! - [`guard`] is asked by whoever writes detections: a face at an erased place gets no vector, an erased bib no text.
 //! - [`organization`] deletes what is left of an organization without albums.
+//! - [`personal_tables`] says whose deleted rows must leave the files.
 //! - [`scan`] looks for what is left, in every table that the schema has.
 
 pub(crate) mod album_faces;
 mod deletion;
 pub(crate) mod guard;
 pub(crate) mod organization;
+mod personal_tables;
 pub(crate) mod removal;
 pub(crate) mod retention;
 pub(crate) mod rows;
@@ -18,6 +20,7 @@ mod subject;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::personal_tables::PERSONAL_TABLES;
 use crate::model::ids::{PhotoId, ProbeId};
 
 /// What an erasure has to remove beside rows, and what it removed: ids, no bib and no vector. Kept for later scans.

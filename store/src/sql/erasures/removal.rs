@@ -60,12 +60,6 @@ pub(crate) struct Removal {
     pub(crate) master: Option<MasterSecret>,
 }
 
-/// What was removed, for the face index.
-pub(crate) struct Removed {
-    pub(crate) id: ErasureId,
-    pub(crate) photos: Vec<PhotoId>,
-}
-
 impl Removal {
     /// Returns what an erasure would remove now.
     pub(crate) async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
@@ -86,7 +80,7 @@ impl Removal {
     }
 
     /// Erases faces or a bib.
-    pub(crate) async fn begin(&self, erasure: &NewErasure) -> Result<Removed> {
+    pub(crate) async fn begin(&self, erasure: &NewErasure) -> Result<ErasureId> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let album = erasure.album;
@@ -129,7 +123,7 @@ impl Removal {
         // Also without photos: the publisher and face indexes look at albums that have changed.
         record_changes(&mut transaction, album, &photos, ChangeKind::Content).await?;
         transaction.commit(OPERATION).await?;
-        Ok(Removed { id, photos })
+        Ok(id)
     }
 
     /// Keeps the digest of a bib, so that it is not read again.

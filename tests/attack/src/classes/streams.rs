@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use photofinish_tests::harness::Partner;
+use photofinish_tests::harness::{ALL_SCOPES, Partner};
 use serde_json::json;
 
 use super::class::{Class, Setting};
@@ -14,7 +14,7 @@ use crate::wire::{Connection, Received};
 pub(super) const STREAMS: Class = Class {
     name: "streams",
     description: "event streams of foreign and unknown albums, with a key that is revoked while it streams, with 200 \
-                  watchers of one album, and 200 that never read",
+                  watchers of one album, and 200 that never read those of another organization's",
     settings,
     stops_service: false,
     run,
@@ -27,7 +27,12 @@ const REVOCATION_LIMIT: Duration = Duration::from_secs(30);
 const BUSY_PHOTOS: [usize; 3] = [8, 40, 160];
 /// Between two photos that keep an album busy.
 const UPLOAD_PAUSE: Duration = Duration::from_millis(250);
-/// How long the photos of the watched album may take.
+/// The streams of progress that a key may have.
+const STREAMS_OF_KEY: usize = 100;
+/// The organizations whose albums are watched, by clients that read and by others.
+const WATCHED: &str = "Stream Timing";
+const UNREAD: &str = "Stream Silence";
+/// How long the photos of the watched albums may take.
 const WATCH_LIMIT: Duration = Duration::from_secs(150);
 
 /// With fake models photos would be ready before anybody watches.
@@ -39,7 +44,7 @@ fn settings(extent: Extent) -> Vec<Setting> {
 }
 
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
-    let partner = site.tenant("Stream Timing");
+    let partner = site.tenant(WATCHED);
     try_foreign(site, findings, &partner)?;
     try_revoked_key(site, findings, &partner)?;
     try_watchers(site, findings, &partner)
@@ -70,7 +75,7 @@ fn read_until(connection: &mut Connection, text: &str, deadline: Instant) -> boo
 fn try_foreign(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
     let album = partner.create_album("Streams");
     let stranger = site.tenant("Stream Stranger");
-    let searcher = site.create_key("Stream Timing", &["search:read"], "test");
+    let searcher = site.create_key(WATCHED, &["search:read"], "test");
     let cases = [
         ("a stream of another tenant's album", stranger.key(), album.as_str(), 404),
         ("a stream of an unknown album", partner.key(), "01890000-0000-7000-8000-0000000000ff", 404),
@@ -117,7 +122,7 @@ fn revoke_during_stream(
     photos: usize,
 ) -> anyhow::Result<StreamEnd> {
     let label = format!("stream-revoked-{photos}");
-    let key = site.create_labelled_key("Stream Timing", &label, &[]);
+    let key = site.create_labelled_key(WATCHED, &label, &[]);
     let album = partner.create_album("Streams of a revoked key");
     let upload = |number| partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(0));
     for number in 0..photos {
@@ -140,17 +145,17 @@ fn revoke_during_stream(
     Ok(if last.starts_with("error") { StreamEnd::Error(last.to_owned()) } else { StreamEnd::AsUsual })
 }
 
+/// Opens streams of a busy album of each of two organizations: those of one are read, those of the other are not.
 fn try_watchers(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
-    let album = partner.create_album("Watched");
-    for number in 0..site.extent.pick(6, 24) {
-        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(number));
-    }
     let count = site.extent.pick(20, 200);
+    let (album, keys) = prepare_watched(site, partner, WATCHED, count);
+    let (unread_album, unread_keys) = prepare_watched(site, &site.tenant(UNREAD), UNREAD, count);
     let mut watchers = Vec::new();
     let mut silent = Vec::new();
     for number in 0..count {
-        watchers.push(open(site, partner.key(), &album, 3 + (number % 8) as u8)?);
-        silent.push(open(site, partner.key(), &album, 11 + (number % 8) as u8)?);
+        let attacker = (number % 8) as u8;
+        watchers.push(open(site, &keys[number / STREAMS_OF_KEY], &album, 3 + attacker)?);
+        silent.push(open(site, &unread_keys[number / STREAMS_OF_KEY], &unread_album, 11 + attacker)?);
     }
     findings.tried(2 * count);
     let deadline = Instant::now() + WATCH_LIMIT;
@@ -164,4 +169,19 @@ fn try_watchers(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::
         });
     }
     Ok(())
+}
+
+/// Creates an album with photos that are processed, and keys for so many streams of it.
+fn prepare_watched(
+    site: &Site,
+    partner: &Partner,
+    organization: &str,
+    streams: usize,
+) -> (String, Vec<String>) {
+    let album = partner.create_album("Watched");
+    for number in 0..site.extent.pick(6, 24) {
+        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(number));
+    }
+    let keys = streams.div_ceil(STREAMS_OF_KEY);
+    (album, (0..keys).map(|_| site.create_key(organization, &ALL_SCOPES, "test")).collect())
 }

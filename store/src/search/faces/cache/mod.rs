@@ -38,13 +38,13 @@ use crate::model::photo::Embedding;
 use crate::search::scoring::{FaceQuery, HitsPer, ScoreRule, ScoredFace};
 use crate::search::selfie::{self, SelfieSearch};
 use crate::traits::{FaceHit, FaceIndex, Result, SelfieHit, SelfieQuery};
-use crate::turns::{Turn, Turns, current_organization};
+use crate::turns::{OrganizationTurns, Turn, current_organization};
 
 /// An album of at most this many faces is searched on the calling thread: a fifth of a millisecond
 /// (`cargo xtask bench search`), and nothing is gained by sharing that. Few in tests.
 const INLINE_SCORING_FACES: usize = if cfg!(test) { 512 } else { 10_000 };
 
-/// How long the deletion of a photo waits until its faces have left memory. Short in tests.
+/// How long a deletion or an erasure waits until faces have left memory. Short in tests.
 const REMOVAL_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 250 });
 
 /// How often a search begins again when faces that it found have changed before it read their vectors. Each time it first
@@ -70,8 +70,9 @@ pub(crate) struct FaceCache {
     scorer: Cosine,
     /// Where hot albums are too.
     gpu: OnceLock<Arc<GpuAlbums>>,
-    /// For searches of small albums, which are made on the calling threads.
-    inline_turns: Turns,
+    /// For searches of small albums, which are made on the calling threads and wait for the database in between: so each
+    /// organization has turns of its own, and none waits for what another waits for.
+    inline_turns: OrganizationTurns,
     /// To whom searches are charged.
     costs: Arc<SearchCosts>,
 }
@@ -84,7 +85,7 @@ impl FaceCache {
             scanner: Scanner::new(&Device::Cpu),
             scorer: Cosine::new(&Device::Cpu),
             gpu: OnceLock::new(),
-            inline_turns: Turns::for_impatient(count_inline_places()),
+            inline_turns: OrganizationTurns::for_impatient(count_inline_places()),
             costs: Arc::default(),
         }
     }
@@ -131,6 +132,31 @@ impl FaceCache {
         // It goes on when this stops waiting for it.
         if let Ok(Err(error)) = timeout(REMOVAL_PATIENCE, removal).await {
             tracing::error!(album.id = %album, %error, "failed to remove a deleted photo from memory");
+        }
+    }
+
+    /// Brings the faces of an album in memory up to the database now, not at the next search: after an erasure, whose photos may
+    /// still show others. Only an update can remove some faces of a photo: it knows as of which change they are, and whoever
+    /// removed all after it would remove those who stay for good. Like [`Self::forget_photo`] this does not wait for an album
+    /// that is being read.
+    pub(crate) async fn update_album(&self, album: AlbumId) {
+        let slot = self.lock_albums().entries.get(&album).map(|entry| entry.slot.clone());
+        let Some(slot) = slot else { return };
+        let asked_at = Instant::now();
+        let update = async {
+            loop {
+                let update = self.loader.update(&slot, Reload::WhenSearched);
+                let is_current = update.began_after(asked_at);
+                update.wait().await?;
+                if is_current {
+                    return Ok::<_, StoreError>(());
+                }
+            }
+        };
+        // What has begun goes on when this stops waiting for it; else the next search or refresh does it.
+        if let Ok(Err(error)) = timeout(REMOVAL_PATIENCE, update).await {
+            let error = error.to_string_with_causes();
+            tracing::warn!(album.id = %album, error, "failed to remove erased faces from memory, the next search does it");
         }
     }
 
