@@ -37,10 +37,6 @@ const THREAD_SCORES: usize = 128 * 1024;
 /// Threads of a pass. Beyond this the memory of most machines gives no more.
 const MAX_THREADS: usize = 8;
 
-/// How much lower the priority of passes is than that of the threads that answer requests: half a million faces take all cores
-/// for tens of milliseconds, and others want a core for one. Higher than that of the stages of the pipeline.
-const NICENESS: i32 = 2;
-
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
 
@@ -97,9 +93,6 @@ struct PassState {
     max_probes: usize,
     #[cfg(test)]
     passes: usize,
-    /// That of the thread of the last pass.
-    #[cfg(test)]
-    niceness: Option<i32>,
 }
 
 impl Default for PassState {
@@ -110,8 +103,6 @@ impl Default for PassState {
             max_probes: MAX_PROBES,
             #[cfg(test)]
             passes: 0,
-            #[cfg(test)]
-            niceness: None,
         }
     }
 }
@@ -135,16 +126,6 @@ pub(super) struct Shortlists {
     pub(super) cpu: Duration,
 }
 
-/// Lowers the priority of the calling thread and of those that it starts. On Linux it is a thread's own; elsewhere it is the
-/// process's.
-fn lower_priority() {
-    if cfg!(target_os = "linux")
-        && let Err(error) = rustix::process::nice(NICENESS)
-    {
-        tracing::debug!(%error, "failed to lower the priority of a thread that searches faces");
-    }
-}
-
 impl SharedPasses {
     /// Returns a shortlist per query, after the next pass over `faces`, whose passes these are, as they are by then; `None` if
     /// they have been dropped by then, to be read again.
@@ -162,8 +143,8 @@ impl SharedPasses {
             std::mem::replace(&mut state.is_running, true)
         };
         if !was_running {
-            let running = RunningPasses { passes: Arc::clone(self), has_ended: false };
-            running.start(devices);
+            let mut running = RunningPasses { passes: Arc::clone(self), has_ended: false };
+            tokio::task::spawn_blocking(move || while running.run_next(&devices) {});
         }
         // Fails when a pass panics or the runtime stops.
         outcome.await.map_err(|_| StoreError::new(StoreErrorKind::Unavailable, "score faces"))
@@ -182,18 +163,6 @@ struct RunningPasses {
 }
 
 impl RunningPasses {
-    /// Makes passes until nobody waits.
-    fn start(mut self, devices: PassDevices) {
-        let make_passes = move || {
-            lower_priority();
-            while self.run_next(&devices) {}
-        };
-        // In a thread of their own: those of the runtime have other work afterwards, and cannot raise their priority again.
-        tokio::task::spawn_blocking(move || {
-            std::thread::scope(|scope| drop(scope.spawn(make_passes)));
-        });
-    }
-
     /// Makes a pass for those that wait; returns false when nobody does, and another thread is then started for the next.
     fn run_next(&mut self, devices: &PassDevices) -> bool {
         let Some(lock) = self.find_faces() else { return false };
@@ -208,7 +177,6 @@ impl RunningPasses {
             #[cfg(test)]
             {
                 state.passes += next.len().min(1);
-                state.niceness = rustix::process::getpriority_process(None).ok();
             }
             next
         };
@@ -422,18 +390,6 @@ mod tests {
             let again = passes.shortlist(cpu(), faces, vec![make_query(7)], Progress::Continued).await;
             assert_eq!(again.unwrap().unwrap().found.len(), 1);
         });
-    }
-
-    /// A priority is a thread's own on Linux alone.
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn threads_that_search_large_albums_have_a_lower_priority() {
-        let faces = Arc::new(RwLock::new(make_faces()));
-        let passes = Arc::clone(&faces.read().await.passes);
-        passes.shortlist(cpu(), faces, vec![make_query(7)], Progress::New).await.unwrap();
-        assert_eq!(passes.lock().niceness, Some(NICENESS));
-        // On Linux this asks for the calling thread.
-        assert_eq!(rustix::process::getpriority_process(None).unwrap(), 0);
     }
 
     #[test]
