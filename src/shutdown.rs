@@ -106,13 +106,14 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "how the process of this test ends, no setting")]
     fn the_end_of_the_process_runs_nothing_of_libraries() {
-        if let Ok(end) = std::env::var(END) {
+        if let Some(end) = std::env::var_os(END) {
             OF_LIBRARY.with(|_| ());
             print!("last words");
-            match end.as_str() {
-                "exit" => std::process::exit(0),
-                "success" => end_process(Ok(())),
+            match end.to_str() {
+                Some("exit") => std::process::exit(0),
+                Some("success") => end_process(Ok(())),
                 _ => end_process(Err(anyhow::anyhow!("failed"))),
             }
         }
