@@ -1,5 +1,5 @@
-//! Counts the streams of one kind by key and by organization. A stream holds its connection for as long as its client likes, and with that a
-//! seat that others cannot have.
+//! Counts the streams of one kind by key and by organization. A stream holds its connection for as long as its client likes,
+//! and with that a seat that others cannot have.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
