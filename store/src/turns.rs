@@ -1,7 +1,7 @@
 //! One or a few at a time, the organizations in turn: whoever asks for much delays itself. Another waits until something of
 //! what is running has ended, and for one of each organization before it. Used where no more can be done at once, or more would
 //! take as long together: loading the faces of an album into memory, writing to a database file, and reading it. Searches of
-//! small albums have turns of each organization's own: see [`OrganizationTurns`].
+//! small albums have turns of each organization's own: see `OrganizationTurns`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
