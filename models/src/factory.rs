@@ -13,7 +13,7 @@ use crate::faces::embedder::AlignedEmbedder;
 use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
 use crate::onnx::kernels::KernelDevice;
-use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
+use crate::onnx::runtime::{Backend, NetworkDevice, Precision, Runtime};
 use crate::onnx::session::{Items, Network, Workload};
 use crate::reading::{
     self, BibGate, GateScope, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
@@ -156,6 +156,7 @@ impl ZooModels {
         let candidate = |model: &Model, workload, rows: u32, columns: u32, black_and_white| Candidate {
             identity: model.identity(),
             file: model.locate(&self.folder),
+            quantised: model.locate_quantised(&self.folder),
             workload,
             input_shape: [3, rows as usize, columns as usize],
             black_and_white,
@@ -263,9 +264,13 @@ impl ZooModels {
         workload: Workload,
         backend: Backend,
     ) -> Result<Network, ModelError> {
-        let (items, file) = match self.runtime.batches() {
-            true => (Items::Many, model.locate_for_batches(&self.folder)),
-            false => (Items::One, model.locate(&self.folder)),
+        let (items, file) = match (self.runtime.batches(), backend) {
+            (true, _) => (Items::Many, model.locate_for_batches(&self.folder)),
+            (false, Backend::OpenVino(Precision::Int8)) => {
+                let quantised = model.locate_quantised(&self.folder);
+                (Items::One, quantised.unwrap_or_else(|| model.locate(&self.folder)))
+            }
+            (false, _) => (Items::One, model.locate(&self.folder)),
         };
         Network::load(&self.runtime, &file, workload, items, backend)
             .inspect_err(|error| self.runtime.kernels().note_failure(error))

@@ -44,6 +44,31 @@ def sides(quad):
     return np.linalg.norm(quad[1] - quad[0]), np.linalg.norm(quad[3] - quad[0])
 
 
+def strip(canvas, quad):
+    """The recogniser's input for a box (step 9)."""
+    width, height = sides(quad)
+    if width >= height:
+        quad = quad + np.float32([[-1], [1], [1], [-1]]) * (quad[1] - quad[0]) / max(width, 1e-6) * height * LENGTHENED
+        width, height = sides(quad)
+    if height / max(width, 1e-6) >= 1.5:
+        quad, width, height = quad[[1, 2, 3, 0]], height, width
+    columns = int(np.clip(np.ceil(STRIP_ROWS * width / max(height, 1)), 1, STRIP_COLUMNS))
+    corners = np.float32([[0, 0], [columns, 0], [columns, STRIP_ROWS], [0, STRIP_ROWS]])
+    matrix = cv2.getPerspectiveTransform(np.float32(quad), corners)
+    pixels = cv2.warpPerspective(canvas, matrix, (columns, STRIP_ROWS), borderMode=cv2.BORDER_REPLICATE)
+    tensor = np.zeros((1, 3, STRIP_ROWS, STRIP_COLUMNS), np.float32)
+    tensor[0, :, :, :columns] = planes(pixels)
+    return tensor
+
+
+def canvas_tensor(canvas, filled):
+    """The text detector's input for the part `filled` (rows, columns) of a canvas."""
+    rows, columns = filled
+    tensor = np.full((1, 3, HEIGHT, WIDTH), -1, np.float32)
+    tensor[0, :, :rows, :columns] = planes(canvas[:rows, :columns])
+    return tensor
+
+
 class Teacher:
     """The networks that the gate learns from."""
 
@@ -70,20 +95,8 @@ class Teacher:
             yield order_corners(cv2.boxPoints((centre, (width + grown, height + grown), angle)))
 
     def read(self, canvas, quad):
-        """Text and confidence of a box (steps 9 and 10, without the second reading)."""
-        width, height = sides(quad)
-        if width >= height:
-            quad = quad + np.float32([[-1], [1], [1], [-1]]) * (quad[1] - quad[0]) / max(width, 1e-6) * height * LENGTHENED
-            width, height = sides(quad)
-        if height / max(width, 1e-6) >= 1.5:
-            quad, width, height = quad[[1, 2, 3, 0]], height, width
-        columns = int(np.clip(np.ceil(STRIP_ROWS * width / max(height, 1)), 1, STRIP_COLUMNS))
-        corners = np.float32([[0, 0], [columns, 0], [columns, STRIP_ROWS], [0, STRIP_ROWS]])
-        matrix = cv2.getPerspectiveTransform(np.float32(quad), corners)
-        strip = cv2.warpPerspective(canvas, matrix, (columns, STRIP_ROWS), borderMode=cv2.BORDER_REPLICATE)
-        tensor = np.zeros((1, 3, STRIP_ROWS, STRIP_COLUMNS), np.float32)
-        tensor[0, :, :, :columns] = planes(strip)
-        classes = self.run(self.recogniser, tensor)[0]
+        """Text and confidence of a box (step 10, without the second reading)."""
+        classes = self.run(self.recogniser, strip(canvas, quad))[0]
         best, certainty = classes.argmax(-1), classes.max(-1)
         keep = (best != 0) & np.concatenate([[True], best[1:] != best[:-1]])
         text = "".join(CHARACTERS[i - 1] if i <= len(CHARACTERS) else "" for i in best[keep])
@@ -96,9 +109,7 @@ class Teacher:
         and the best confidence of a number.
         """
         rows, columns = filled
-        tensor = np.full((1, 3, HEIGHT, WIDTH), -1, np.float32)
-        tensor[0, :, :rows, :columns] = planes(canvas[:rows, :columns])
-        probability = self.run(self.detector, tensor)[0, 0]
+        probability = self.run(self.detector, canvas_tensor(canvas, filled))[0, 0]
         text, number = np.zeros_like(probability), np.zeros_like(probability)
         count, best = 0, 0.0
         for quad in self.boxes(probability):

@@ -28,7 +28,9 @@ const DEVICES: Choice<DeviceChoice> = Choice(&[
 const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
     ("auto", PrecisionChoice::Auto),
     ("bf16", PrecisionChoice::Always(Precision::Bf16)),
+    ("f16", PrecisionChoice::Always(Precision::F16)),
     ("f32", PrecisionChoice::Always(Precision::F32)),
+    ("int8", PrecisionChoice::Always(Precision::Int8)),
 ]);
 
 const BIB_GATES: Choice<BibGateChoice> =

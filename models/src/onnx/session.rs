@@ -322,9 +322,10 @@ fn execution_providers(
         return vec![without_arena];
     }
     let Backend::OpenVino(precision) = backend else { return Vec::new() };
+    let hint = precision.openvino_hint();
     // The runtime cache would keep 20 MB for every input shape ever seen, and saves no time.
     let config = format!(
-        r#"{{"CPU":{{"INFERENCE_PRECISION_HINT":"{precision}","INFERENCE_NUM_THREADS":"1","NUM_STREAMS":"1","CPU_RUNTIME_CACHE_CAPACITY":"0"}}}}"#
+        r#"{{"CPU":{{"INFERENCE_PRECISION_HINT":"{hint}","INFERENCE_NUM_THREADS":"1","NUM_STREAMS":"1","CPU_RUNTIME_CACHE_CAPACITY":"0"}}}}"#
     );
     let openvino =
         ep::OpenVINO::default().with_device_type("CPU").with_arbitrary_config("load_config", config);

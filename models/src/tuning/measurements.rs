@@ -93,10 +93,12 @@ mod backend_name {
 
     use super::{Backend, Precision};
 
-    const NAMES: [(&str, Backend); 3] = [
+    const NAMES: [(&str, Backend); 5] = [
         ("onnxruntime", Backend::OnnxRuntime),
         ("openvino-f32", Backend::OpenVino(Precision::F32)),
         ("openvino-bf16", Backend::OpenVino(Precision::Bf16)),
+        ("openvino-f16", Backend::OpenVino(Precision::F16)),
+        ("openvino-int8", Backend::OpenVino(Precision::Int8)),
     ];
 
     pub(super) fn serialize<S: Serializer>(backend: &Backend, serializer: S) -> Result<S::Ok, S::Error> {

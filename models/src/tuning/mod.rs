@@ -63,6 +63,8 @@ pub struct Candidate {
     pub identity: String,
     /// The model file.
     pub file: NetworkFile,
+    /// The file of the same network with 8-bit integers, if there is one.
+    pub quantised: Option<NetworkFile>,
     /// What it is used for.
     pub workload: Workload,
     /// The shape of its input: planes, rows, columns.
@@ -71,14 +73,13 @@ pub struct Candidate {
     pub black_and_white: [f32; 2],
 }
 
-/// Returns the backends that can compute here, ONNX Runtime first.
-pub fn list_backends(runtime: &Runtime, cpu: &Cpu) -> Vec<Backend> {
+/// Returns the backends that can compute a network here, ONNX Runtime first.
+fn list_backends(has_openvino: bool, cpu: &Cpu, candidate: &Candidate) -> Vec<Backend> {
     let mut backends = vec![Backend::OnnxRuntime];
-    if runtime.has_openvino() {
-        backends.push(Backend::OpenVino(Precision::F32));
-        if cpu.has_bf16 {
-            backends.push(Backend::OpenVino(Precision::Bf16));
-        }
+    if has_openvino {
+        let native = cpu.precisions.iter().copied();
+        let native = native.filter(|precision| *precision != Precision::Int8 || candidate.quantised.is_some());
+        backends.extend([Precision::F32].into_iter().chain(native).map(Backend::OpenVino));
     }
     backends
 }
@@ -101,7 +102,8 @@ pub fn measure_or_load(
     let started = Instant::now();
     let mut measurements = Measurements::new(key);
     for candidate in candidates {
-        measure_network(runtime, candidate, &list_backends(runtime, &cpu), &mut measurements)?;
+        let backends = list_backends(runtime.has_openvino(), &cpu, candidate);
+        measure_network(runtime, candidate, &backends, &mut measurements)?;
     }
     for line in measurements.lines() {
         tracing::info!(network = line, "measured a network");
@@ -160,7 +162,11 @@ fn run_network(
     backend: Backend,
     input: &Tensor,
 ) -> Result<(Duration, Vec<f32>), ModelError> {
-    let mut network = Network::load(runtime, &candidate.file, candidate.workload, Items::One, backend)?;
+    let file = match (backend, &candidate.quantised) {
+        (Backend::OpenVino(Precision::Int8), Some(quantised)) => quantised,
+        _ => &candidate.file,
+    };
+    let mut network = Network::load(runtime, file, candidate.workload, Items::One, backend)?;
     let mut output = Vec::new();
     let mut shortest = Duration::MAX;
     for run in 0..WARM_UP_RUNS + RUNS {

@@ -47,6 +47,8 @@ pub struct ModelFile {
     pub name: String,
     /// Accepted digests, lowercase hexadecimal. Several if the bytes of a conversion depend on the tool's version.
     pub sha256: Vec<String>,
+    /// The file that set-up makes it of: the same network with 8-bit integers. `None`: it is fetched.
+    pub quantised_from: Option<String>,
 }
 
 /// The task of a network.

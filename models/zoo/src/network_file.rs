@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::catalog::Model;
+use crate::catalog::{Model, ModelFile};
 use crate::contract::Contract;
 
 /// The networks that the binary contains, by file name.
@@ -41,6 +41,12 @@ impl Model {
             Contract::TextDetector { file_for_batches: Some(name) } => NetworkFile::Path(folder.join(name)),
             _ => self.locate(folder),
         }
+    }
+
+    /// Returns the file in `folder` of the same network with 8-bit integers, if it has one.
+    pub fn locate_quantised(&self, folder: &Path) -> Option<NetworkFile> {
+        let is_of_this = |file: &&ModelFile| file.quantised_from.as_deref() == Some(self.network_file());
+        self.files.iter().find(is_of_this).map(|file| NetworkFile::Path(folder.join(&file.name)))
     }
 
     /// Returns the network's file in `folder`; that of the binary where the folder has none.

@@ -128,6 +128,7 @@ impl ModelInstaller<'_> {
         let staging = self.layout.state_path("staging");
         digest::recreate_folder(&staging)?;
         sources::stage_files(self.layout, model, origin, &staging)?;
+        sources::quantise_files(self.layout, model, &staging)?;
         for file in &model.files {
             let path = staging.join(&file.name);
             let found = digest::hash_file(&path).with_context(|| format!("{} was not fetched", file.name))?;

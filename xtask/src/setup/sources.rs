@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use photofinish_zoo::{Model, Source};
+use photofinish_zoo::{Model, ModelFile, Source};
 
 use super::packages::{self, FACE_API, PinnedPackage, RAPIDOCR, YUFACE};
 use super::python;
@@ -76,7 +76,8 @@ pub fn stage_files(
                 (Some("dlib_embedder"), _) => converter.convert_dlib_embedder(&target),
                 (Some(name), Some(member)) => {
                     // Where the network needs the published file too, it is kept under its name.
-                    let published = model.files.get(1).map_or(UNUSED, |file| &file.name);
+                    let mut others = model.files.iter().skip(1).filter(|file| file.quantised_from.is_none());
+                    let published = others.next().map_or(UNUSED, |file| &file.name);
                     converter.convert(
                         name,
                         &format!("{member}={published}"),
@@ -88,6 +89,22 @@ pub fn stage_files(
             }
         }
     }
+}
+
+/// Makes the files with 8-bit integers that were not among the fetched ones, by the calibrations of `models/trained`.
+pub fn quantise_files(layout: &Layout, model: &Model, staging: &Path) -> anyhow::Result<()> {
+    for file in &model.files {
+        let (Some(of), target) = (&file.quantised_from, staging.join(&file.name)) else { continue };
+        if !target.exists() {
+            run_converter(layout, "quantise", &[staging.join(of), calibration_of(layout, file)], &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the calibration of a quantised file is.
+fn calibration_of(layout: &Layout, file: &ModelFile) -> PathBuf {
+    layout.checkout_path("models/trained").join(&file.name).with_extension("json")
 }
 
 /// Unpacks a fetched package.
@@ -138,6 +155,9 @@ fn find_pinned(name: &str, version: &str) -> anyhow::Result<&'static PinnedPacka
 fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
         let path = folder.join(&file.name);
+        if file.quantised_from.is_some() && !path.exists() {
+            continue;
+        }
         // By content, not by `fs::copy`: a read-only original would make a read-only copy.
         let content = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         std::fs::write(staging.join(&file.name), content)?;
@@ -187,6 +207,21 @@ mod tests {
                 assert!(layout.script_path(&format!("{name}.py")).is_file(), "{name} is no conversion");
             }
         }
+    }
+
+    #[test]
+    fn every_quantised_file_is_of_another_of_the_network_and_has_a_calibration() {
+        let layout = Layout::from_this_checkout().unwrap();
+        let mut quantised = 0;
+        for model in Zoo::embedded().models {
+            for file in &model.files {
+                let Some(of) = &file.quantised_from else { continue };
+                assert!(model.files.iter().any(|other| other.name == *of && other.quantised_from.is_none()));
+                assert!(calibration_of(&layout, file).is_file(), "{} has no calibration", file.name);
+                quantised += 1;
+            }
+        }
+        assert!(quantised > 0);
     }
 
     #[test]

@@ -1,0 +1,173 @@
+"""Calibrates the text networks for 8-bit integers: the range of each convolution's input, and what its bias needs so that
+the mean of its output stays what it was. Measured on drawn torsos, as the gate is trained; no photo is used.
+
+usage: calibrate.py detector|recogniser OUT.json --models FOLDER --materials FOLDER [--torsos 400] [--seed 77]
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+import materials
+from draw import Draw
+from teacher import Teacher, canvas_tensor, session, strip
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
+import quantise  # noqa: E402
+from onnx_edit import Network  # noqa: E402
+
+NETWORKS = {"detector": "pp_ocrv4_det_factored.onnx", "recogniser": "rec_v4_alnum.onnx"}
+
+# Layers that stay in f32, by their outputs. Those of the first line of each lower the cosine of the network's output by more
+# than .0014 when they alone are quantised, most of them because few large values stretch the range of their input; the
+# others are too small to gain anything. Depthwise convolutions stay in f32 too: their channels differ in range.
+KEPT = {
+    "detector": {"p2o.Add.11", "p2o.Add.39", "p2o.Add.67"},
+    "recogniser": {
+        "p2o.Add.11", "p2o.Add.27",
+        "batch_norm_2.tmp_2", "batch_norm_3.tmp_2", "batch_norm_4.tmp_2", "batch_norm_5.tmp_2", "batch_norm_6.tmp_2",
+        "batch_norm_7.tmp_2",
+    },
+}
+
+# Every so many values of a tensor are looked at, at most.
+VALUES_A_TENSOR = 6000
+# Parts of the largest values that a range may end at. Larger values are clipped, so that the others are finer.
+RANGE_PARTS = np.linspace(1.0, 0.3, 29)
+# Significant digits of the figures that are written.
+DIGITS = 4
+
+
+def draw_inputs(arguments):
+    """Inputs of both networks: canvases, and the strips of the boxes that may be bibs."""
+    packages = materials.fetch(arguments.materials)
+    draw = Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
+    teacher = Teacher(arguments.models)
+    canvases, strips = [], []
+    for _ in range(arguments.torsos):
+        canvas, filled, edges = draw.torso_canvas()
+        canvases.append(canvas_tensor(canvas, filled))
+        visible = canvas[:filled[0], :filled[1]]
+        boxes = teacher.boxes(teacher.run(teacher.detector, canvases[-1])[0, 0])
+        strips += [strip(visible, box) for box in boxes if teacher.may_be_bib(box, filled[1], edges)]
+    return {"detector": canvases, "recogniser": strips}
+
+
+class Probe:
+    """Runs a network and yields tensors inside of it."""
+
+    def __init__(self, path, names):
+        model = onnx.load(path)
+        self.source = model.graph.input[0].name
+        known = {output.name for output in model.graph.output} | {self.source}
+        self.names = [name for name in names if name != self.source]
+        for name in self.names:
+            if name not in known:
+                model.graph.output.append(helper.make_empty_tensor_value_info(name))
+        self.network = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        self.asked = names
+
+    def run(self, tensor):
+        found = dict(zip(self.names, self.network.run(self.names, {self.source: tensor})), **{self.source: tensor})
+        return {name: found[name] for name in self.asked}
+
+
+def best_range(values):
+    """The range, around 0, whose 256 steps give the values back with the least squared error."""
+    best = (np.inf, 0.0, 0.0)
+    lowest, highest = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    for part in RANGE_PARTS:
+        for low in {lowest, lowest * part}:
+            scale = (highest * part - low) / quantise.INPUT_STEPS or 1e-8
+            zero = round(-low / scale)
+            steps = np.clip(np.rint(values / scale) + zero, 0, quantise.INPUT_STEPS)
+            error = float(np.square((steps - zero) * scale - values).mean())
+            best = min(best, (error, low, highest * part))
+    return best[1:]
+
+
+def find_ranges(path, names, inputs):
+    """The best range of each tensor."""
+    probe, seen = Probe(path, names), {name: [] for name in names}
+    for tensor in inputs:
+        for name, values in probe.run(tensor).items():
+            step = max(1, values.size // VALUES_A_TENSOR)
+            seen[name] += [values.ravel()[::step], [values.min(), values.max()]]
+    return {name: best_range(np.concatenate(values)) for name, values in seen.items()}
+
+
+def channel_means(path, names, inputs):
+    """The mean of each channel of these tensors."""
+    probe = Probe(path, names)
+    runs = [probe.run(tensor) for tensor in inputs]
+    return {name: np.mean([run[name].mean(axis=(0, 2, 3)) for run in runs], axis=0) for name in names}
+
+
+def group_of(node):
+    return next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
+
+
+def choose_layers(network, path, kept, tensor):
+    """The convolutions to quantise: their weights are constant, they are not depthwise, and their input is a map and not one
+    pixel."""
+    found = [
+        node for node in network.nodes
+        if node.op_type == "Conv" and node.input[1] in network.constants and group_of(node) == 1
+        and node.output[0] not in kept
+    ]
+    values = Probe(path, sorted({node.input[0] for node in found})).run(tensor)
+    return [node for node in found if values[node.input[0]][0, 0].size > 1]
+
+
+def calibrate(arguments, inputs):
+    source = arguments.models / NETWORKS[arguments.network]
+    work = arguments.materials / "calibration.onnx"
+
+    def rebuilt(layers):
+        network = Network(source)
+        quantise.prepare(network)
+        quantise.quantise(network, layers)
+        network.save(str(work))
+        return network
+
+    network = rebuilt({})
+    chosen = choose_layers(network, work, KEPT[arguments.network], inputs[0])
+    ranges = find_ranges(work, sorted({node.input[0] for node in chosen}), inputs)
+    few = inputs[:: max(1, len(inputs) // 100)]
+    wanted = channel_means(work, [node.output[0] for node in chosen], few)
+    rounded = {node.output[0]: [float(f"{end:.{DIGITS}g}") for end in ranges[node.input[0]]] for node in chosen}
+    layers = {name: {"input": ends, "bias": [0.0] * len(wanted[name])} for name, ends in rounded.items()}
+    # In the network's order: what a layer gets is what the corrected ones before it give.
+    for name in layers:
+        rebuilt(layers)
+        difference = wanted[name] - channel_means(work, [name], few)[name]
+        layers[name]["bias"] = [float(f"{value:.{DIGITS}g}") for value in difference]
+        print(name, layers[name]["input"], f"bias up to {np.abs(difference).max():.3g}", flush=True)
+    work.unlink()
+    return layers
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("network", choices=NETWORKS)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--materials", type=Path, required=True)
+    parser.add_argument("--torsos", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=77)
+    arguments = parser.parse_args()
+    cv2.setNumThreads(1)
+    layers = calibrate(arguments, draw_inputs(arguments)[arguments.network])
+    lines = [f"  {json.dumps(name)}: {json.dumps(layer)}" for name, layer in layers.items()]
+    arguments.out.write_text('{"layers": {\n' + ",\n".join(lines) + "\n}}\n")
+
+
+if __name__ == "__main__":
+    main()
