@@ -1,7 +1,9 @@
-"""Calibrates the text networks for 8-bit integers: the range of each convolution's input, and what its bias needs so that
-the mean of its output stays what it was. Measured on drawn torsos, as the gate is trained; no photo is used.
+"""Calibrates a network for 8-bit integers: the range of each convolution's input, and what its bias needs so that the mean of
+its output stays what it was. The text networks are measured on drawn torsos, as the gate is trained, the face embedder on
+portraits in the public domain, each changed in many ways; no photo of a race is used.
 
-usage: calibrate.py detector|recogniser OUT.json --models FOLDER --materials FOLDER [--torsos 400] [--seed 77]
+usage: calibrate.py detector|recogniser|embedder OUT.json --models FOLDER --materials FOLDER [--portraits FOLDER]
+                    [--pictures 400] [--seed 77]
 """
 
 import argparse
@@ -17,25 +19,32 @@ from onnx import helper
 
 import materials
 from draw import Draw
+from measure import find_faces, scaled
 from teacher import Teacher, canvas_tensor, session, strip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
 import quantise  # noqa: E402
 from onnx_edit import Network  # noqa: E402
 
-NETWORKS = {"detector": "pp_ocrv4_det_factored.onnx", "recogniser": "rec_v4_alnum.onnx"}
-
-# Layers that stay in f32, by their outputs. Those of the first line of each lower the cosine of the network's output by more
-# than .0014 when they alone are quantised, most of them because few large values stretch the range of their input; the
-# others are too small to gain anything. Depthwise convolutions stay in f32 too: their channels differ in range.
-KEPT = {
-    "detector": {"p2o.Add.11", "p2o.Add.39", "p2o.Add.67"},
-    "recogniser": {
-        "p2o.Add.11", "p2o.Add.27",
-        "batch_norm_2.tmp_2", "batch_norm_3.tmp_2", "batch_norm_4.tmp_2", "batch_norm_5.tmp_2", "batch_norm_6.tmp_2",
-        "batch_norm_7.tmp_2",
-    },
+NETWORKS = {
+    "detector": "pp_ocrv4_det_factored.onnx",
+    "recogniser": "rec_v4_alnum.onnx",
+    "embedder": "omz_face_reid_0095_fused.onnx",
 }
+
+# Layers that stay in f32, by what `quantise.py` calls their outputs: these lower the cosine of the network's output by more
+# than .0014 when they alone are quantised, or are too small to gain anything. Depthwise convolutions stay in f32 too: their
+# channels differ in range.
+KEPT = {
+    "detector": {"conv_3", "conv_12", "conv_21"},
+    "recogniser": {"conv_0", "conv_3", "conv_8", "conv_89", "conv_93", "conv_239", "conv_244", "conv_248"},
+    "embedder": {"conv_2"},
+}
+
+# The embedder's input, and where its template has the middle of a face and how wide a face is in it, about.
+FACE_SIDE, FACE_CENTRE, FACE_WIDTH = 128, (64, 80), 112
+# Sides, in pixels, of the faces that are enlarged to the input.
+FACE_SIZES = (20, 128)
 
 # Every so many values of a tensor are looked at, at most.
 VALUES_A_TENSOR = 6000
@@ -45,19 +54,59 @@ RANGE_PARTS = np.linspace(1.0, 0.3, 29)
 DIGITS = 4
 
 
-def draw_inputs(arguments):
-    """Inputs of both networks: canvases, and the strips of the boxes that may be bibs."""
+def draw_torsos(arguments):
+    """Inputs of the text networks: canvases, and the strips of the boxes that may be bibs."""
     packages = materials.fetch(arguments.materials)
     draw = Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
     teacher = Teacher(arguments.models)
     canvases, strips = [], []
-    for _ in range(arguments.torsos):
+    for _ in range(arguments.pictures):
         canvas, filled, edges = draw.torso_canvas()
         canvases.append(canvas_tensor(canvas, filled))
         visible = canvas[:filled[0], :filled[1]]
         boxes = teacher.boxes(teacher.run(teacher.detector, canvases[-1])[0, 0])
         strips += [strip(visible, box) for box in boxes if teacher.may_be_bib(box, filled[1], edges)]
     return {"detector": canvases, "recogniser": strips}
+
+
+def change_faces(arguments):
+    """Inputs of the embedder: faces of the portraits in other sizes, positions, colours and light, with noise, as JPEG."""
+    network = session(arguments.models / "yunet_n_dynamic.onnx")
+    portraits = []
+    for file in sorted(arguments.portraits.iterdir()):
+        picture = cv2.imread(str(file))
+        zoom = min(1.0, 1024 / max(picture.shape[:2]))
+        picture = scaled(picture, round(picture.shape[1] * zoom), round(picture.shape[0] * zoom))
+        portraits.append((picture, max(find_faces(network, picture), key=lambda face: face[2] - face[0])))
+    rng = np.random.default_rng(arguments.seed)
+    faces = [change_face(*portraits[i % len(portraits)], rng) for i in range(arguments.pictures)]
+    return [face.transpose(2, 0, 1)[None].astype(np.float32) for face in faces]
+
+
+def change_face(picture, face, rng):
+    """One changed face of a picture."""
+    zoom = FACE_WIDTH / max(face[2] - face[0], face[3] - face[1]) * rng.uniform(0.87, 1.11)
+    angle, mirrored = rng.normal(0, 8) * np.pi / 180, rng.choice([-1, 1])
+    cosine, sine = np.cos(angle) * zoom, np.sin(angle) * zoom
+    matrix = np.array([[cosine * mirrored, -sine, 0], [sine * mirrored, cosine, 0]])
+    centre = np.array([face[0] + face[2], face[1] + face[3]]) / 2
+    matrix[:, 2] = FACE_CENTRE + rng.normal(0, 4, 2) - matrix[:, :2] @ centre
+    image = cv2.warpAffine(picture, matrix, (FACE_SIDE, FACE_SIDE))
+    if rng.random() < 0.7:
+        side = int(rng.uniform(*FACE_SIZES))
+        image = scaled(scaled(image, side, side), FACE_SIDE, FACE_SIDE)
+    light = np.clip(image * rng.uniform(0.4, 1.6) + rng.uniform(-30, 30), 0, 255)
+    image = 255 * (light / 255) ** rng.uniform(0.6, 1.6) * rng.uniform(0.75, 1.25, 3)
+    if rng.random() < 0.4:
+        ramp = np.linspace(*rng.uniform(0.4, 1.3, 2), FACE_SIDE)
+        image = image * (ramp[None, :, None] if rng.random() < 0.5 else ramp[:, None, None])
+    if rng.random() < 0.4:
+        image = image + rng.normal(0, rng.uniform(1, 12), image.shape)
+    image = np.clip(image, 0, 255).astype(np.uint8)
+    if rng.random() < 0.5:
+        quality = int(rng.integers(40, 95))
+        image = cv2.imdecode(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])[1], 1)
+    return image
 
 
 class Probe:
@@ -160,11 +209,14 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--materials", type=Path, required=True)
-    parser.add_argument("--torsos", type=int, default=400)
+    parser.add_argument("--portraits", type=Path)
+    parser.add_argument("--pictures", type=int, default=400)
     parser.add_argument("--seed", type=int, default=77)
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
-    layers = calibrate(arguments, draw_inputs(arguments)[arguments.network])
+    is_embedder = arguments.network == "embedder"
+    inputs = change_faces(arguments) if is_embedder else draw_torsos(arguments)[arguments.network]
+    layers = calibrate(arguments, inputs)
     lines = [f"  {json.dumps(name)}: {json.dumps(layer)}" for name, layer in layers.items()]
     arguments.out.write_text('{"layers": {\n' + ",\n".join(lines) + "\n}}\n")
 

@@ -1,4 +1,4 @@
-"""Rewrites a text network so that its heaviest convolutions multiply 8-bit integers.
+"""Rewrites a network so that its heaviest convolutions multiply 8-bit integers.
 
 usage: quantise.py NETWORK.onnx CALIBRATION.json OUT.onnx
 
@@ -30,6 +30,7 @@ def prepare(network):
     raise_squeezes(network)
     fold(network)
     split_transposed_convolutions(network)
+    normalise(network)
 
 
 def raise_squeezes(network):
@@ -63,6 +64,27 @@ def split_transposed_convolutions(network):
         nodes.append(helper.make_node("Concat", parts, [output + "_parts"], axis=1))
         nodes.append(helper.make_node("DepthToSpace", [output + "_parts"], [output], blocksize=2, mode="DCR"))
     network.nodes = nodes
+
+
+def normalise(network):
+    """Makes the same network from two sources the same file: names are those of its layers' kinds and numbers, and the sides
+    of a kernel stand in its weights alone."""
+    network.model.graph.name = "quantised"
+    renamed, constants = {}, {}
+    for number, node in enumerate(network.nodes):
+        sides = [attribute for attribute in node.attribute if attribute.name == "kernel_shape"]
+        if node.op_type == "Conv" and sides:
+            node.attribute.remove(sides[0])
+        for place, name in enumerate(node.input):
+            if name in network.constants and name not in renamed:
+                renamed[name] = f"constant_{len(constants)}"
+                constants[renamed[name]] = network.constants[name]
+            node.input[place] = renamed.get(name, name)
+        for place, name in enumerate(node.output):
+            if name not in network.outputs:
+                renamed[name] = f"{node.op_type.lower()}_{number}"
+            node.output[place] = renamed.get(name, name)
+    network.constants = constants
 
 
 def quantise(network, layers):

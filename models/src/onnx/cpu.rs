@@ -87,7 +87,10 @@ mod tests {
         assert_eq!(cpu("avx2 avx_vnni").precisions, [Int8]);
         let without = cpu("avx512f avx512_vbmi2");
         assert_eq!((without.name.as_str(), without.precisions), ("A CPU", Vec::new()));
-        assert_eq!(Cpu::parse(""), Cpu { name: String::new(), generation: String::new(), precisions: Vec::new() });
+        assert_eq!(
+            Cpu::parse(""),
+            Cpu { name: String::new(), generation: String::new(), precisions: Vec::new() }
+        );
     }
 
     #[test]

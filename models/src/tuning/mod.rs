@@ -1,7 +1,7 @@
 //! Chooses what computes each network on a CPU, by measuring on this machine: which library and precision is fastest
 //! differs between CPUs by factors of two to four, in both directions.
 //!
-//! Each network runs a few times on a built-in test picture in every backend that exists here. Of the backends whose
+//! Each network runs a few times on a built-in test picture in every backend and precision that exists here. Of those whose
 //! outputs agree with ONNX Runtime's in f32, the one with the shortest run is chosen. The result is kept in a file until
 //! the CPU, the library or a network changes. Face detection is not measured: its input has another shape for each photo,
 //! and OpenVINO would prepare memory for every one.
@@ -78,7 +78,8 @@ fn list_backends(has_openvino: bool, cpu: &Cpu, candidate: &Candidate) -> Vec<Ba
     let mut backends = vec![Backend::OnnxRuntime];
     if has_openvino {
         let native = cpu.precisions.iter().copied();
-        let native = native.filter(|precision| *precision != Precision::Int8 || candidate.quantised.is_some());
+        let native =
+            native.filter(|precision| *precision != Precision::Int8 || candidate.quantised.is_some());
         backends.extend([Precision::F32].into_iter().chain(native).map(Backend::OpenVino));
     }
     backends
@@ -119,7 +120,11 @@ pub fn measure_or_load(
 
 /// Everything that a measurement depends on.
 fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
-    let networks: Vec<&str> = candidates.iter().map(|candidate| candidate.identity.as_str()).collect();
+    let describe = |candidate: &Candidate| match candidate.quantised {
+        Some(_) => format!("{} also in int8", candidate.identity),
+        None => candidate.identity.clone(),
+    };
+    let networks: Vec<String> = candidates.iter().map(describe).collect();
     format!("{} {}, {}, {}", cpu.name, cpu.generation, runtime.describe_library(), networks.join(", "))
 }
 
@@ -190,6 +195,31 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_is_measured_in_what_the_library_the_cpu_and_its_files_have() {
+        use Precision::{Bf16, F32, Int8};
+        let file = |name: &str| NetworkFile::Path(name.into());
+        let floats = Candidate {
+            identity: "network@1".into(),
+            file: file("network.onnx"),
+            quantised: None,
+            workload: Workload::Embedding,
+            input_shape: [3, 128, 128],
+            black_and_white: [0.0, 255.0],
+        };
+        let integers = Candidate { quantised: Some(file("network_int8.onnx")), ..floats.clone() };
+        let cpu = Cpu { precisions: vec![Bf16, Int8], ..Cpu::detect() };
+        let backends = |precisions: &[Precision]| -> Vec<Backend> {
+            let openvino = precisions.iter().copied().map(Backend::OpenVino);
+            [Backend::OnnxRuntime].into_iter().chain(openvino).collect()
+        };
+        assert_eq!(list_backends(true, &cpu, &integers), backends(&[F32, Bf16, Int8]));
+        assert_eq!(list_backends(true, &cpu, &floats), backends(&[F32, Bf16]));
+        let old = Cpu { precisions: Vec::new(), ..cpu.clone() };
+        assert_eq!(list_backends(true, &old, &integers), backends(&[F32]));
+        assert_eq!(list_backends(false, &cpu, &integers), backends(&[]));
+    }
 
     #[test]
     fn outputs_of_other_lengths_or_without_numbers_do_not_agree() {

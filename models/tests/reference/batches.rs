@@ -13,14 +13,14 @@ use photofinish_zoo::ModelSet;
 use crate::environment::shared_environment;
 use crate::pictures::ReferencePicture;
 use crate::{
-    LONG_SIDE, cosine, embed_known, load_bib_reader, load_bib_reader_for, load_embedder, load_yunet,
+    Calls, LONG_SIDE, cosine, embed_known, load_bib_reader, load_bib_reader_for, load_embedder, load_yunet,
 };
 
 #[test]
 fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
     let Some(environment) = shared_environment() else { return };
-    for batch in [1, 4] {
-        let Some(mut embedder) = load_embedder(environment, ModelSet::Default, batch) else { return };
+    for calls in [Calls::Single, Calls::Batched(4)] {
+        let Some(mut embedder) = load_embedder(environment, ModelSet::Default, calls) else { return };
         for picture in ReferencePicture::load_all(&environment.reference) {
             let batched = embed_known(&mut embedder, &picture);
             assert_eq!(batched.len(), picture.faces.len());
@@ -59,7 +59,7 @@ fn texts_of_several_photos_in_one_call_are_those_of_each_photo_alone() {
     let Some(mut detector) = load_yunet(environment) else { return };
     let (Some(mut alone), Some(mut batched)) = (
         load_bib_reader(environment, Some(GateScope::All)),
-        load_bib_reader_for(environment, Some(GateScope::All), 8),
+        load_bib_reader_for(environment, Some(GateScope::All), Calls::Batched(8)),
     ) else {
         return;
     };

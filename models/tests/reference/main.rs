@@ -6,6 +6,7 @@
 mod batches;
 mod environment;
 mod pictures;
+mod quantised;
 mod steps;
 
 use std::path::Path;
@@ -43,24 +44,46 @@ fn identity(model: &Model) -> ModelIdentity {
     ModelIdentity { name: model.name.clone(), version: model.version }
 }
 
-fn load_network(environment: &TestEnvironment, model: &Model, workload: Workload) -> Option<Network> {
-    load_network_for(environment, model, workload, 1)
+/// How networks are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    /// One item a call, as on a processor.
+    Single,
+    /// The same, with 8-bit integers where OpenVINO computes them.
+    Quantised,
+    /// So many items a call, as on a device.
+    Batched(usize),
 }
 
-/// Loads a network as on a processor, or, for batches, as on a device.
+impl Calls {
+    fn batch(self) -> usize {
+        match self {
+            Self::Single | Self::Quantised => 1,
+            Self::Batched(batch) => batch,
+        }
+    }
+}
+
+fn load_network(environment: &TestEnvironment, model: &Model, workload: Workload) -> Option<Network> {
+    load_network_for(environment, model, workload, Calls::Single)
+}
+
 fn load_network_for(
     environment: &TestEnvironment,
     model: &Model,
     workload: Workload,
-    batch: usize,
+    calls: Calls,
 ) -> Option<Network> {
     let folder = Path::new("");
-    let file = if batch > 1 { model.locate_for_batches(folder) } else { model.locate(folder) };
+    let (file, items, precision) = match calls {
+        Calls::Single => (model.locate(folder), Items::One, Precision::F32),
+        Calls::Quantised => (model.locate_quantised(folder).unwrap(), Items::One, Precision::Int8),
+        Calls::Batched(_) => (model.locate_for_batches(folder), Items::Many, Precision::F32),
+    };
     let file = NetworkFile::Path(environment.model_file(&file.name())?);
-    let (items, backend) = match environment.runtime.has_openvino() {
-        _ if batch > 1 => (Items::Many, Backend::OnnxRuntime),
-        true => (Items::One, Backend::OpenVino(Precision::F32)),
-        false => (Items::One, Backend::OnnxRuntime),
+    let backend = match environment.runtime.has_openvino() && items == Items::One {
+        true => Backend::OpenVino(precision),
+        false => Backend::OnnxRuntime,
     };
     Some(Network::load(environment.runtime, &file, workload, items, backend).unwrap())
 }
@@ -76,20 +99,20 @@ fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {
     ))
 }
 
-fn load_embedder(environment: &TestEnvironment, set: ModelSet, batch: usize) -> Option<AlignedEmbedder> {
+fn load_embedder(environment: &TestEnvironment, set: ModelSet, calls: Calls) -> Option<AlignedEmbedder> {
     let model = find_model(set, ModelRole::FaceEmbedder);
-    let network = load_network_for(environment, &model, Workload::Embedding, batch)?;
+    let network = load_network_for(environment, &model, Workload::Embedding, calls)?;
     let Contract::Embedder(contract) = &model.contract else { panic!("not an embedder") };
-    Some(AlignedEmbedder::new(network, contract, identity(&model), batch))
+    Some(AlignedEmbedder::new(network, contract, identity(&model), calls.batch()))
 }
 
 fn load_detectors(
     environment: &TestEnvironment,
     detector: &Model,
     pass: TorsoPassKind,
-    batch: usize,
+    calls: Calls,
 ) -> Option<Vec<Network>> {
-    let load = |workload| load_network_for(environment, detector, workload, batch);
+    let load = |workload| load_network_for(environment, detector, workload, calls);
     pass.workloads().into_iter().map(load).collect()
 }
 
@@ -103,13 +126,13 @@ fn load_bib_gate(environment: &TestEnvironment, scope: GateScope) -> BibGate {
 }
 
 fn load_bib_reader(environment: &TestEnvironment, scope: Option<GateScope>) -> Option<TorsoBibReader> {
-    load_bib_reader_for(environment, scope, 1)
+    load_bib_reader_for(environment, scope, Calls::Single)
 }
 
 fn load_bib_reader_for(
     environment: &TestEnvironment,
     scope: Option<GateScope>,
-    batch: usize,
+    calls: Calls,
 ) -> Option<TorsoBibReader> {
     let (detector, recogniser) = (
         find_model(ModelSet::Default, ModelRole::TextDetector),
@@ -118,17 +141,17 @@ fn load_bib_reader_for(
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
         bib_gate: scope.map(|scope| load_bib_gate(environment, scope)),
-        first_pass: load_detectors(environment, &detector, TorsoPassKind::First, batch)?,
-        second_pass: load_detectors(environment, &detector, TorsoPassKind::Second, batch)?,
-        third_pass: load_detectors(environment, &detector, TorsoPassKind::Third, batch)?,
+        first_pass: load_detectors(environment, &detector, TorsoPassKind::First, calls)?,
+        second_pass: load_detectors(environment, &detector, TorsoPassKind::Second, calls)?,
+        third_pass: load_detectors(environment, &detector, TorsoPassKind::Third, calls)?,
         full_frame: SharedTextDetector::new(
             &Device::Cpu,
-            load_network_for(environment, &detector, Workload::DynamicTextDetection, batch)?,
-            Bucket::new(batch),
+            load_network_for(environment, &detector, Workload::DynamicTextDetection, calls)?,
+            Bucket::new(calls.batch()),
         ),
-        recogniser: load_network_for(environment, &recogniser, reading::RECOGNISER_WORKLOAD, batch)?,
+        recogniser: load_network_for(environment, &recogniser, reading::RECOGNISER_WORKLOAD, calls)?,
         characters: characters.clone(),
-        batch,
+        batch: calls.batch(),
     };
     Some(TorsoBibReader::new(&Device::Cpu, networks, identity(&detector)))
 }
@@ -194,7 +217,7 @@ fn libfacedetection_finds_most_faces_of_the_reference() {
 fn vectors_match_the_reference() {
     let Some(environment) = shared_environment() else { return };
     for (set, name) in [(ModelSet::Default, "omz"), (ModelSet::Registry, "dlib")] {
-        let Some(mut embedder) = load_embedder(environment, set, 1) else { continue };
+        let Some(mut embedder) = load_embedder(environment, set, Calls::Single) else { continue };
         for picture in ReferencePicture::load_all(&environment.reference) {
             for (face, known) in embed_known(&mut embedder, &picture).iter().zip(&picture.faces) {
                 let length = face.vector.iter().map(|value| value * value).sum::<f32>().sqrt();

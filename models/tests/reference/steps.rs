@@ -9,7 +9,7 @@ use photofinish_models::traits::{
 
 use crate::environment::shared_environment;
 use crate::pictures::ReferencePicture;
-use crate::{LONG_SIDE, load_bib_reader_for, load_yunet};
+use crate::{Calls, LONG_SIDE, load_bib_reader_for, load_yunet};
 
 /// Copies of a picture beside each other.
 const COPIES: usize = 3;
@@ -77,7 +77,7 @@ fn a_photo_that_is_read_in_steps_has_the_texts_of_one_that_is_read_at_once() {
         .collect();
     let requests: Vec<ReadRequest<'_>> = scenes.iter().map(|scene| scene.request(&pattern)).collect();
     for scope in [None, Some(GateScope::Small), Some(GateScope::All)] {
-        let Some(mut reader) = load_bib_reader_for(environment, scope, 1) else { return };
+        let Some(mut reader) = load_bib_reader_for(environment, scope, Calls::Single) else { return };
         let at_once: Vec<Vec<BibText>> =
             requests.iter().map(|request| reader.read(&[*request]).unwrap().remove(0)).collect();
         let counted = reader.take_counts();

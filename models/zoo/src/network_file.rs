@@ -84,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn a_quantised_file_is_found_by_the_file_that_it_is_made_of() {
+        let zoo = Zoo::embedded();
+        let quantised = |role| {
+            let model = zoo.model(ModelSet::Default, role).unwrap();
+            model.locate_quantised(Path::new("folder")).map(|file| file.name())
+        };
+        assert_eq!(quantised(ModelRole::TextDetector).as_deref(), Some("pp_ocrv4_det_int8.onnx"));
+        assert_eq!(quantised(ModelRole::FaceDetector), None);
+    }
+
+    #[test]
     fn a_file_in_the_folder_comes_before_the_one_in_the_binary() {
         let folder = tempfile::tempdir().unwrap();
         let zoo = Zoo::embedded();
