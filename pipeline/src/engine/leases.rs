@@ -33,8 +33,8 @@ struct LeaseStates {
     /// Leases whose ticket was dropped and that the queue does not have back yet.
     to_release: Vec<Arc<Lease>>,
     /// The same of leases whose ticket a thread still has, at a stop. They are released after the others and apart from
-    /// them: the thread may be writing results, in a transaction that has locked the rows of its photos, and whoever
-    /// releases one of these waits for that.
+    /// them, each with a call of its own: the thread may be writing results, in a transaction that has locked the rows of
+    /// its photos, and whoever releases one of these waits for that.
     to_withdraw: Vec<Arc<Lease>>,
     /// Of the leases to release, those whose photos no stage has had.
     unused: HashSet<LeaseId>,
@@ -74,7 +74,11 @@ impl LeaseStates {
 
     /// The leases to release with the next call.
     fn next_to_release(&self) -> &[Arc<Lease>] {
-        if self.to_release.is_empty() { &self.to_withdraw } else { &self.to_release }
+        if self.to_release.is_empty() {
+            &self.to_withdraw[..self.to_withdraw.len().min(1)]
+        } else {
+            &self.to_release
+        }
     }
 }
 
@@ -212,6 +216,15 @@ impl LeaseTable {
             states.released_count += used;
         });
         used
+    }
+
+    /// Has the other leases that a thread still has released before one that could not be.
+    fn postpone_withdrawal(&self) {
+        self.update(|states| {
+            if states.to_release.is_empty() && !states.to_withdraw.is_empty() {
+                states.to_withdraw.rotate_left(1);
+            }
+        });
     }
 
     /// Marks as lost the leases of `requested` that are not in `renewed`, and returns how many are newly lost. Photos
@@ -373,17 +386,13 @@ impl RenewerThread {
         match self.store.call(Component::Database, self.leases.queue.release(leases)) {
             Ok(Ok(())) => {
                 metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(self.leases.remove_released(leases));
-                true
+                return true;
             }
-            Ok(Err(error)) => {
-                log_first_failure(previous_failures, &error);
-                false
-            }
-            Err(outage) => {
-                log_first_failure(previous_failures, &outage);
-                false
-            }
+            Ok(Err(error)) => log_first_failure(previous_failures, &error),
+            Err(outage) => log_first_failure(previous_failures, &outage),
         }
+        self.leases.postpone_withdrawal();
+        false
     }
 
     /// Renews the active leases and returns whether the queue responded.
@@ -486,6 +495,25 @@ mod tests {
         }
         assert!(leases.is_empty());
         assert_eq!((leases.released_count(), leases.unreleased_count()), (2, 0));
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_withdrawn_keeps_no_other_from_the_queue() {
+        let leases = empty_table();
+        for _ in 0..3 {
+            insert_lease(&leases);
+        }
+        leases.release_all();
+        let next = || next_to_release(&leases).iter().map(|lease| lease.id).collect::<Vec<_>>();
+        let locked = next();
+        assert_eq!(locked.len(), 1);
+        leases.postpone_withdrawal();
+        for _ in 0..2 {
+            assert!(next().len() == 1 && next() != locked);
+            leases.remove_released(&next_to_release(&leases));
+        }
+        assert_eq!(next(), locked, "it is tried again");
+        assert_eq!(leases.unreleased_count(), 1);
     }
 
     #[test]
