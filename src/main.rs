@@ -9,6 +9,7 @@ mod devices;
 mod events;
 mod file_limit;
 mod maintenance;
+mod measuring;
 mod models;
 mod onnxruntime;
 mod own_process;
@@ -89,6 +90,9 @@ enum Command {
     /// Runs a tiny network and a tiny kernel on a device: the service starts itself so before it uses one
     #[command(name = devices::PROBE_COMMAND, hide = true)]
     ProbeDevice(devices::ProbeArguments),
+    /// Measures the networks: the service starts itself so at its first start
+    #[command(name = measuring::MEASURE_COMMAND, hide = true)]
+    MeasureNetworks(measuring::MeasureArguments),
     /// Verifies the model files, measures the networks
     #[command(subcommand)]
     Models(model_files::ModelsCommand),
@@ -117,6 +121,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
     if let Command::ProbeDevice(arguments) = &command {
         return devices::probe(arguments);
     }
+    if let Command::MeasureNetworks(arguments) = &command {
+        return measuring::measure(arguments);
+    }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::reexec_with_malloc_settings();
     }
@@ -133,6 +140,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Upload(arguments) => upload::run(&arguments),
         Command::StartList(command) => start_list::run(&command),
         Command::ProbeDevice(arguments) => devices::probe(&arguments),
+        Command::MeasureNetworks(arguments) => measuring::measure(&arguments),
         Command::Doctor => doctor::run(&config),
         Command::Config => Ok(print_config(&config)),
         Command::Migrate => run::migrate(&config),

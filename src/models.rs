@@ -14,7 +14,7 @@ use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
-use crate::devices;
+use crate::{devices, measuring};
 
 /// Opens the factories of the configured models, one for each device.
 ///
@@ -40,8 +40,9 @@ pub async fn open_in_background(config: &Config) -> anyhow::Result<Vec<Arc<dyn M
 fn open_zoo(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
     let OpenedRuntime { runtime, others } = open_runtime(config)?;
     tracing::info!(%runtime, "opened the models");
-    let first = open_networks(config, runtime)?
-        .with_precision(config.settings.models.text_precision, Some(&tuning_file(config)))?;
+    let (networks, file) = (open_networks(config, runtime)?, tuning_file(config));
+    measuring::measure_apart(config, &networks, &file)?;
+    let first = networks.with_precision(config.settings.models.text_precision, Some(&file))?;
     let others: Vec<ZooModels> = others.iter().map(|ordinal| first.on_device(*ordinal)).collect();
     Ok(std::iter::once(first).chain(others).map(|models| Arc::new(models) as Arc<dyn ModelFactory>).collect())
 }

@@ -152,6 +152,14 @@ impl ZooModels {
         tuning::measure_or_load(&self.runtime, &self.list_candidates()?, cache)
     }
 
+    /// Returns what `cache` knows of the networks in use; `None` if they have to be measured.
+    ///
+    /// # Errors
+    /// When the model set lacks a network.
+    pub fn measured(&self, cache: &Path) -> Result<Option<Measurements>, ModelError> {
+        Ok(tuning::load(&self.runtime, &self.list_candidates()?, cache))
+    }
+
     fn list_candidates(&self) -> Result<Vec<Candidate>, ModelError> {
         let candidate = |model: &Model, workload, rows: u32, columns: u32, black_and_white| Candidate {
             identity: model.identity(),

@@ -33,7 +33,8 @@ const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
     ("int8", PrecisionChoice::Always(Precision::Int8)),
 ]);
 
-const BIB_GATES: Choice<BibGateChoice> =
+/// Whom the bib gate decides about, by name.
+pub const BIB_GATES: Choice<BibGateChoice> =
     Choice(&[("small", BibGateChoice::Small), ("all", BibGateChoice::All), ("off", BibGateChoice::Off)]);
 
 /// Which models read the photos.

@@ -73,8 +73,10 @@ impl Watch {
     }
 }
 
-fn start(paths: &InputPaths, device: &str) -> anyhow::Result<Service> {
-    let settings = vec![("PHOTOFINISH_DEVICE".to_owned(), device.to_owned())];
+/// `precision` is that of networks on a processor; those on a device have f32.
+fn start(paths: &InputPaths, device: &str, precision: &str) -> anyhow::Result<Service> {
+    let settings = [("PHOTOFINISH_DEVICE", device), ("PHOTOFINISH_TEXT_PRECISION", precision)];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     Service::start(paths, &Setup { settings, ..Setup::default() })
 }
 
@@ -83,7 +85,7 @@ fn start(paths: &InputPaths, device: &str) -> anyhow::Result<Service> {
 /// # Errors
 /// When the service cannot use the device, or a photo fails.
 pub fn find(paths: &InputPaths, device: &str, folder: &Path, files: &[String]) -> anyhow::Result<Vec<Found>> {
-    let service = start(paths, device)?;
+    let service = start(paths, device, "f32")?;
     let album = UploadedAlbum::ingest(service.client(), None, folder, files)?;
     let data = service.data();
     drop(service);
@@ -117,7 +119,7 @@ pub fn measure(
     files: &[String],
     watch: Watch,
 ) -> anyhow::Result<Speed> {
-    let service = start(paths, device)?;
+    let service = start(paths, device, "auto")?;
     let client = service.client();
     // The first photos prepare networks for their shapes, with batches of each size.
     UploadedAlbum::ingest(client, None, folder, &files[..files.len().min(WARM_UP_PHOTOS)])?;

@@ -24,7 +24,7 @@ pub(crate) struct AreaWeights {
 pub(crate) struct AreaShrinker {
     columns: AreaWeights,
     rows: AreaWeights,
-    /// The weighted sum of the source rows of one output row.
+    /// The weighted sum of the source rows of one output row, and one value more: pixels are read as four.
     sums: Vec<f32>,
 }
 
@@ -71,7 +71,7 @@ impl AreaShrinker {
         debug_assert_eq!(out.len(), size.area() * 3);
         self.columns.compute(source.size().width, size.width);
         self.rows.compute(source.size().height, size.height);
-        self.sums.resize(source.size().width as usize * 3, 0.0);
+        self.sums.resize(source.size().width as usize * 3 + 1, 0.0);
         let arch = pulp::Arch::new();
         for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
             let (first, weights) = self.rows.cell_weights(y);
@@ -101,14 +101,16 @@ fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
 fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
     for (cell, pixel) in line.chunks_exact_mut(3).enumerate() {
         let (first, weights) = columns.cell_weights(cell);
-        let covered = &sums[first * 3..(first + weights.len()) * 3];
-        let mut total = [0.5_f32; 3];
-        for (values, &weight) in covered.chunks_exact(3).zip(weights) {
-            total[0] += values[0] * weight;
-            total[1] += values[1] * weight;
-            total[2] += values[2] * weight;
+        let covered = &sums[first * 3..(first + weights.len()) * 3 + 1];
+        // Four at a time are one vector; the fourth is the next pixel's, and not used.
+        let mut total = [0.5_f32; 4];
+        for (values, &weight) in covered.windows(4).step_by(3).zip(weights) {
+            for (total, value) in total.iter_mut().zip(values) {
+                *total += value * weight;
+            }
         }
-        pixel.copy_from_slice(&total.map(|value| value as u8));
+        let [red, green, blue, _] = total.map(|value| value as u8);
+        pixel.copy_from_slice(&[red, green, blue]);
     }
 }
 

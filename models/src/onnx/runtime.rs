@@ -167,6 +167,11 @@ impl Runtime {
         format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
     }
 
+    /// The library's file.
+    pub fn library(&self) -> &Path {
+        &self.settings.library
+    }
+
     /// When a session may be created, called or freed.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns

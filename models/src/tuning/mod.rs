@@ -96,19 +96,17 @@ pub fn measure_or_load(
     cache: Option<&Path>,
 ) -> Result<Measurements, ModelError> {
     let cpu = Cpu::detect();
-    let key = describe_circumstances(runtime, &cpu, candidates);
-    if let Some(known) = cache.and_then(|file| Measurements::load(file, &key)) {
+    if let Some(known) = cache.and_then(|file| load(runtime, candidates, file)) {
         return Ok(known);
     }
+    let key = describe_circumstances(runtime, &cpu, candidates);
     let started = Instant::now();
     let mut measurements = Measurements::new(key);
     for candidate in candidates {
         let backends = list_backends(runtime.has_openvino(), &cpu, candidate);
         measure_network(runtime, candidate, &backends, &mut measurements)?;
     }
-    for line in measurements.lines() {
-        tracing::info!(network = line, "measured a network");
-    }
+    log(&measurements);
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "chose the fastest backend of each network");
     if let Some(file) = cache
         && let Err(error) = measurements.save(file)
@@ -116,6 +114,18 @@ pub fn measure_or_load(
         tracing::warn!(file = %file.display(), error = %error, "failed to keep the measurements, the next start measures again");
     }
     Ok(measurements)
+}
+
+/// Returns the measurements in `cache` if they were made with this CPU, library and networks.
+pub fn load(runtime: &Runtime, candidates: &[Candidate], cache: &Path) -> Option<Measurements> {
+    Measurements::load(cache, &describe_circumstances(runtime, &Cpu::detect(), candidates))
+}
+
+/// Says in the log what was measured.
+pub fn log(measurements: &Measurements) {
+    for line in measurements.lines() {
+        tracing::info!(network = line, "measured a network");
+    }
 }
 
 /// Everything that a measurement depends on.

@@ -22,6 +22,12 @@ pub(crate) struct ExifData {
     pub(crate) camera: Option<String>,
 }
 
+/// The first bytes of a JPEG file.
+const START_OF_IMAGE: [u8; 2] = [0xff, 0xd8];
+
+/// The second byte of the marker before the picture's data.
+const START_OF_SCAN: u8 = 0xda;
+
 /// Camera names are cut to this length; real ones have 10 to 40 characters.
 const MAX_CAMERA_CHARS: usize = 100;
 
@@ -39,7 +45,7 @@ impl ExifData {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let exif = Reader::new()
             .continue_on_error(true)
-            .read_from_container(&mut Cursor::new(bytes))
+            .read_from_container(&mut Cursor::new(before_scan(bytes)))
             .or_else(|error| error.distill_partial_result(|_damaged| {}))
             .ok()?;
         let orientation =
@@ -49,6 +55,28 @@ impl ExifData {
             taken_at: read_taken_at(&exif),
             camera: read_camera(&exif),
         })
+    }
+}
+
+/// Returns a JPEG file without the data of its picture, all other files whole. EXIF data stands before it, and the parser
+/// would look for it in all of the rest: a tenth of the time that decoding takes.
+fn before_scan(file: &[u8]) -> &[u8] {
+    if !file.starts_with(&START_OF_IMAGE) {
+        return file;
+    }
+    let mut offset = START_OF_IMAGE.len();
+    loop {
+        match file.get(offset..).and_then(<[u8]>::first_chunk) {
+            Some([0xff, START_OF_SCAN, _, _]) => return &file[..offset],
+            // A fill byte.
+            Some([0xff, 0xff, _, _]) => offset += 1,
+            // Segments with a length: those of APP1 and all others that stand in a header.
+            Some([0xff, 0xc0..=0xcf | 0xdb..=0xfe, high, low]) => {
+                offset += 2 + usize::from(u16::from_be_bytes([*high, *low]));
+            }
+            // The parser finds its way by itself.
+            _ => return file,
+        }
     }
 }
 
@@ -146,6 +174,19 @@ mod tests {
         assert_eq!(exif.orientation, Orientation::Rotate90);
         assert_eq!(exif.camera.as_deref(), Some("Canon EOS 1000D"));
         assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 08:20:30.25 UTC)));
+    }
+
+    #[test]
+    fn exif_data_is_looked_for_before_the_picture_and_nowhere_else() {
+        let with_exif = jpeg_with_exif(&[(Tag::Orientation, Value::Short(vec![6]))]);
+        let segments = &with_exif[2..with_exif.len() - 2];
+        let orientation = |parts: &[&[u8]]| ExifData::read(&parts.concat()).orientation;
+        let start = &[0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff][..];
+        let scan = &[0xff, 0xda, 0, 2, 7, 0xff, 0, 9][..];
+        assert_eq!(orientation(&[start, segments, scan]), Orientation::Rotate90);
+        assert_eq!(orientation(&[&start[..8], scan, segments, scan]), Orientation::Upright);
+        // Out of step before it: the parser finds it all the same.
+        assert_eq!(orientation(&[start, &[3, 4], segments, scan]), Orientation::Rotate90);
     }
 
     #[test]

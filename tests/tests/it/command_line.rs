@@ -194,6 +194,28 @@ fn doctor_and_models_verify_succeed_with_real_models() {
     shell.run(&["models", "verify"], &settings).expect_success();
 }
 
+/// As the service starts itself at its first start.
+#[test]
+fn networks_are_measured_by_a_command_that_keeps_what_it_finds() {
+    const TEST: &str = "networks_are_measured_by_a_command_that_keeps_what_it_finds";
+    let (runtime, models) = match (test_data::find_runtime_library(), test_data::find_models_dir()) {
+        (Ok(runtime), Ok(models)) => (runtime, models),
+        (Err(why), _) | (_, Err(why)) => return skip_or_fail(TEST, &why),
+    };
+    let shell = Shell::new();
+    let kept = shell.path().join("tuning.json");
+    let (runtime, models) = (runtime.to_string_lossy(), models.to_string_lossy());
+    let file = kept.to_string_lossy();
+    let measure = |library: &str| shell.run(&["measure-networks", library, &models, &file], &[]);
+    assert_eq!(measure("/nowhere/libonnxruntime.so").code, Some(1));
+    assert!(!kept.exists());
+    let circumstances = measure(&runtime).expect_success().to_owned();
+    let text = std::fs::read_to_string(&kept).expect("measurements");
+    let measured: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(measured["circumstances"], circumstances.trim_end());
+    assert!(measured["networks"].as_array().is_some_and(|networks| networks.len() >= 4));
+}
+
 #[test]
 fn models_verify_finds_a_damaged_file() {
     const TEST: &str = "models_verify_finds_a_damaged_file";

@@ -1,0 +1,90 @@
+//! Measures the networks in a process of its own: two dozen sessions of a library leave 60 MB behind in the one that opened them,
+//! for as long as it runs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use photofinish_models::factory::{BibGateChoice, ZooModels};
+use photofinish_models::onnx::runtime::{DeviceChoice, Runtime, RuntimeSettings};
+use photofinish_models::tuning::{self, PrecisionChoice};
+
+use crate::config::{BIB_GATES, Config};
+use crate::probe_process;
+
+/// How long it may take: seconds, on a processor that nothing else uses.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// The name of the command that measures.
+pub const MEASURE_COMMAND: &str = "measure-networks";
+
+/// Before the reason in what the process prints.
+const REASON_MARKER: &str = "photofinish: ";
+
+/// Arguments of the command that measures.
+#[derive(Args)]
+pub struct MeasureArguments {
+    /// The ONNX Runtime library
+    library: PathBuf,
+    /// Folder of the model files
+    models_dir: PathBuf,
+    /// Where the measurements are kept
+    file: PathBuf,
+    /// Which runners are read only where the bib gate sees a number
+    #[arg(long, value_name = "NAME", default_value = "small", value_parser = BIB_GATES)]
+    bib_gate: BibGateChoice,
+}
+
+/// Measures the networks in this process, unless the file has what is to be known.
+///
+/// # Errors
+/// When a network cannot be loaded or run.
+pub fn measure(arguments: &MeasureArguments) -> anyhow::Result<ExitCode> {
+    let MeasureArguments { library, models_dir, file, bib_gate } = arguments;
+    let library = library.clone();
+    let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, ordinal: 0, kernel_cache: None };
+    let runtime = Arc::new(Runtime::open(&settings)?);
+    let networks = ZooModels::open(runtime, models_dir.clone())?.with_bib_gate(*bib_gate);
+    println!("{}", networks.measure(Some(file))?.circumstances());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the networks measured by a process of its own where there is a choice that the file does not know yet. Where that fails,
+/// the service measures itself.
+///
+/// # Errors
+/// When the model set lacks a network.
+pub fn measure_apart(config: &Config, networks: &ZooModels, file: &Path) -> anyhow::Result<()> {
+    let has_choice =
+        networks.runtime().has_openvino() && config.settings.models.text_precision == PrecisionChoice::Auto;
+    if !has_choice || networks.measured(file)?.is_some() {
+        return Ok(());
+    }
+    let answer = match command(config, networks, file) {
+        Ok(mut command) => probe_process::run(&mut command, REASON_MARKER, LIMIT).name,
+        Err(error) => Err(error.to_string()),
+    };
+    match (answer, networks.measured(file)?) {
+        (_, Some(measurements)) => tuning::log(&measurements),
+        (Err(reason), None) => {
+            tracing::warn!(
+                reason,
+                "failed to measure the networks in a process of its own, measuring in this one"
+            );
+        }
+        // The file could not be written, which is said when it is tried again.
+        (Ok(_), None) => {}
+    }
+    Ok(())
+}
+
+fn command(config: &Config, networks: &ZooModels, file: &Path) -> std::io::Result<Command> {
+    let models = &config.settings.models;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(MEASURE_COMMAND).arg(networks.runtime().library()).arg(&models.models_dir).arg(file);
+    let bib_gate = BIB_GATES.0.iter().find(|(_, choice)| *choice == models.bib_gate);
+    command.args(bib_gate.map(|(name, _)| format!("--bib-gate={name}")));
+    Ok(command)
+}
