@@ -45,7 +45,8 @@ ENV PATH=/opt/photofinish/bin:$PATH \
 USER 10001:10001
 WORKDIR /var/lib/photofinish
 EXPOSE 8080 9090
-# The service is process 1: it handles SIGTERM from the start, and has no child processes after it.
+# The service is process 1: it handles SIGTERM from the start. Its child processes, which try devices and measure networks at
+# the start, end before it is ready.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/opt/photofinish/bin/photofinish"]
 CMD ["all"]

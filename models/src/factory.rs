@@ -12,6 +12,7 @@ use crate::bucket::Bucket;
 use crate::faces::embedder::AlignedEmbedder;
 use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
+use crate::onnx::cpu::Cpu;
 use crate::onnx::kernels::KernelDevice;
 use crate::onnx::runtime::{Backend, NetworkDevice, Precision, Runtime};
 use crate::onnx::session::{Items, Network, Workload};
@@ -117,7 +118,7 @@ impl ZooModels {
     /// `cache` has it.
     ///
     /// # Errors
-    /// When a network cannot be loaded or run.
+    /// When a network cannot be loaded or run, or would be wrong in the configured precision on this CPU.
     pub fn with_precision(
         mut self,
         precision: PrecisionChoice,
@@ -127,7 +128,10 @@ impl ZooModels {
             return Ok(self);
         }
         self.backends = match precision {
-            PrecisionChoice::Always(precision) => Backends::all(Backend::OpenVino(precision)),
+            PrecisionChoice::Always(precision) => {
+                tuning::check_precision(precision, &Cpu::detect())?;
+                Backends::all(Backend::OpenVino(precision))
+            }
             PrecisionChoice::Auto => {
                 let measurements = self.measure(cache)?;
                 let fastest = |role| self.model(role).map(|model| measurements.fastest(&model.identity()));
@@ -275,7 +279,7 @@ impl ZooModels {
         let (items, file) = match (self.runtime.batches(), backend) {
             (true, _) => (Items::Many, model.locate_for_batches(&self.folder)),
             (false, Backend::OpenVino(Precision::Int8)) => {
-                let quantised = model.locate_quantised(&self.folder);
+                let quantised = model.locate_quantised(&self.folder).map(|quantised| quantised.file);
                 (Items::One, quantised.unwrap_or_else(|| model.locate(&self.folder)))
             }
             (false, _) => (Items::One, model.locate(&self.folder)),

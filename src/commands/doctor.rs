@@ -6,7 +6,7 @@ use std::time::Duration;
 use photofinish_api::context::SeatLimits;
 use photofinish_console::Files;
 use photofinish_models::factory::ZooModels;
-use photofinish_models::onnx::runtime::{NetworkDevice, Runtime};
+use photofinish_models::onnx::runtime::{NetworkDevice, Precision, Runtime};
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::model::photo::CountMismatch;
 use photofinish_store::{Store, StoreError};
@@ -141,6 +141,9 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
     let gate = Finding { component: "bib gate", state: gate };
     let speed = match config.settings.models.text_precision {
         _ if !has_choice => Ok("f32 for all networks, nothing to choose".to_owned()),
+        PrecisionChoice::Always(Precision::Int8) => {
+            Ok("int8 for the networks that have a file for it, f32 for the others, as configured".to_owned())
+        }
         PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
         PrecisionChoice::Auto => describe_speeds(config, &networks).map_err(|error| format!("{error:#}")),
     };

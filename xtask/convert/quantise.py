@@ -52,6 +52,9 @@ def split_transposed_convolutions(network):
         if weights is None or weights.shape[2:] != (4, 4):
             nodes.append(node)
             continue
+        how = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if len(node.input) > 2 or how.get("strides") != [2, 2] or how.get("pads") != [1, 1, 1, 1]:
+            sys.exit(f"{node.output[0]}: a transposed convolution with a bias, another stride or other padding")
         output, parts = node.output[0], []
         for row, (rows, (above, below)) in enumerate(EVEN_AND_ODD):
             for column, (columns, (before, after)) in enumerate(EVEN_AND_ODD):

@@ -35,7 +35,7 @@ pub fn build_report(
     }
     if options.cpu == Cpu::Avx512 {
         section += " without bf16";
-        what += ", without bf16 and AMX";
+        what += ", all networks in f32";
     }
     let title = format!("CPU and memory on {what}, beside the peer, {threads}");
     let mut report = Report::new(&section, &title);

@@ -21,7 +21,7 @@ pub struct CpuOptions {
     /// Frames composed of so many of the labelled photos, 4, 9 or 16, instead of camera-size photos.
     #[arg(long, value_name = "PHOTOS", value_parser = ["4", "9", "16"], conflicts_with = "photos")]
     pub crowds: Option<String>,
-    /// `avx512` is a CPU without bf16 and AMX: every network computes in f32.
+    /// `avx512` is a CPU without bf16, AMX and VNNI: every network computes in f32.
     #[arg(long, value_enum, default_value_t = Cpu::Native)]
     pub cpu: Cpu,
     /// Decode workers of Photofinish, threads of the peer.
@@ -46,7 +46,7 @@ pub struct CpuOptions {
 pub enum Cpu {
     /// All of it.
     Native,
-    /// No bf16 and no AMX.
+    /// No bf16, no AMX and no VNNI: f32.
     Avx512,
 }
 

@@ -47,6 +47,9 @@ pub struct FaceOptions {
     /// How many jittered pictures of each face to search with.
     #[arg(long, default_value_t = 5)]
     pub seeds: u32,
+    /// A setting of the service, `PHOTOFINISH_NAME=VALUE`; may be given several times.
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<Setting>,
     #[command(flatten)]
     pub common: EvalOptions,
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use photofinish_kernels::image::tensor::Tensor;
-use photofinish_zoo::NetworkFile;
+use photofinish_zoo::{NetworkFile, QuantisedFile};
 
 pub use self::measurements::{Measurement, Measurements};
 use crate::onnx::cpu::Cpu;
@@ -26,6 +26,9 @@ const WARM_UP_RUNS: usize = 1;
 
 /// Counted runs; the shortest counts, because other work on the machine only makes runs longer.
 const RUNS: usize = 5;
+
+/// Letters of a digest that tell the files of a network apart.
+const DIGEST_LETTERS: usize = 12;
 
 /// The precision an operator configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub struct Candidate {
     /// The model file.
     pub file: NetworkFile,
     /// The file of the same network with 8-bit integers, if there is one.
-    pub quantised: Option<NetworkFile>,
+    pub quantised: Option<QuantisedFile>,
     /// What it is used for.
     pub workload: Workload,
     /// The shape of its input: planes, rows, columns.
@@ -73,13 +76,30 @@ pub struct Candidate {
     pub black_and_white: [f32; 2],
 }
 
+/// Refuses integers where sums of their products overflow; other precisions are only slow where a CPU lacks them.
+///
+/// # Errors
+/// When the CPU lacks VNNI instructions.
+pub fn check_precision(precision: Precision, cpu: &Cpu) -> Result<(), ModelError> {
+    match precision {
+        Precision::Int8 if !cpu.precisions.contains(&precision) => Err(ModelError::Runtime(
+            "the precision int8 needs a CPU with VNNI instructions, which this one has not; use auto".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the backends that can compute a network here, ONNX Runtime first.
 fn list_backends(has_openvino: bool, cpu: &Cpu, candidate: &Candidate) -> Vec<Backend> {
+    let suits = |precision: &Precision| match precision {
+        // Sums in the text detector's head exceed the range of f16, in some pictures.
+        Precision::F16 => !matches!(candidate.workload, Workload::TextDetection { .. }),
+        Precision::Int8 => candidate.quantised.is_some(),
+        Precision::F32 | Precision::Bf16 => true,
+    };
     let mut backends = vec![Backend::OnnxRuntime];
     if has_openvino {
-        let native = cpu.precisions.iter().copied();
-        let native =
-            native.filter(|precision| *precision != Precision::Int8 || candidate.quantised.is_some());
+        let native = cpu.precisions.iter().copied().filter(suits);
         backends.extend([Precision::F32].into_iter().chain(native).map(Backend::OpenVino));
     }
     backends
@@ -121,8 +141,11 @@ pub fn load(runtime: &Runtime, candidates: &[Candidate], cache: &Path) -> Option
     Measurements::load(cache, &describe_circumstances(runtime, &Cpu::detect(), candidates))
 }
 
-/// Says in the log what was measured.
+/// Says in the log what was measured, and what could not be.
 pub fn log(measurements: &Measurements) {
+    for failure in measurements.failures() {
+        tracing::warn!(network = failure, "failed to measure a backend, it is not used");
+    }
     for line in measurements.lines() {
         tracing::info!(network = line, "measured a network");
     }
@@ -130,8 +153,11 @@ pub fn log(measurements: &Measurements) {
 
 /// Everything that a measurement depends on.
 fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
-    let describe = |candidate: &Candidate| match candidate.quantised {
-        Some(_) => format!("{} also in int8", candidate.identity),
+    let describe = |candidate: &Candidate| match &candidate.quantised {
+        Some(quantised) => {
+            let digest = quantised.sha256.get(..DIGEST_LETTERS).unwrap_or(&quantised.sha256);
+            format!("{} (int8 {digest})", candidate.identity)
+        }
         None => candidate.identity.clone(),
     };
     let networks: Vec<String> = candidates.iter().map(describe).collect();
@@ -155,7 +181,7 @@ fn measure_network(
             (Ok(run), _) => run,
             (Err(error), None) => return Err(error),
             (Err(error), Some(_)) => {
-                tracing::warn!(network = candidate.identity, %backend, error = %error, "failed to measure a backend, it is not used");
+                measurements.add_failure(format!("{}: {backend}: {error}", candidate.identity));
                 continue;
             }
         };
@@ -178,7 +204,7 @@ fn run_network(
     input: &Tensor,
 ) -> Result<(Duration, Vec<f32>), ModelError> {
     let file = match (backend, &candidate.quantised) {
-        (Backend::OpenVino(Precision::Int8), Some(quantised)) => quantised,
+        (Backend::OpenVino(Precision::Int8), Some(quantised)) => &quantised.file,
         _ => &candidate.file,
     };
     let mut network = Network::load(runtime, file, candidate.workload, Items::One, backend)?;
@@ -208,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_network_is_measured_in_what_the_library_the_cpu_and_its_files_have() {
-        use Precision::{Bf16, F32, Int8};
+        use Precision::{Bf16, F16, F32, Int8};
         let file = |name: &str| NetworkFile::Path(name.into());
         let floats = Candidate {
             identity: "network@1".into(),
@@ -218,17 +244,31 @@ mod tests {
             input_shape: [3, 128, 128],
             black_and_white: [0.0, 255.0],
         };
-        let integers = Candidate { quantised: Some(file("network_int8.onnx")), ..floats.clone() };
-        let cpu = Cpu { precisions: vec![Bf16, Int8], ..Cpu::detect() };
+        let quantised = QuantisedFile { file: file("network_int8.onnx"), sha256: "0".repeat(64) };
+        let integers = Candidate { quantised: Some(quantised), ..floats.clone() };
+        let cpu = Cpu { precisions: vec![Bf16, F16, Int8], ..Cpu::detect() };
         let backends = |precisions: &[Precision]| -> Vec<Backend> {
             let openvino = precisions.iter().copied().map(Backend::OpenVino);
             [Backend::OnnxRuntime].into_iter().chain(openvino).collect()
         };
-        assert_eq!(list_backends(true, &cpu, &integers), backends(&[F32, Bf16, Int8]));
-        assert_eq!(list_backends(true, &cpu, &floats), backends(&[F32, Bf16]));
+        assert_eq!(list_backends(true, &cpu, &integers), backends(&[F32, Bf16, F16, Int8]));
+        assert_eq!(list_backends(true, &cpu, &floats), backends(&[F32, Bf16, F16]));
+        let workload = Workload::TextDetection { width: 256, height: 384 };
+        let detector = Candidate { workload, ..integers.clone() };
+        assert_eq!(list_backends(true, &cpu, &detector), backends(&[F32, Bf16, Int8]));
         let old = Cpu { precisions: Vec::new(), ..cpu.clone() };
         assert_eq!(list_backends(true, &old, &integers), backends(&[F32]));
         assert_eq!(list_backends(false, &cpu, &integers), backends(&[]));
+    }
+
+    #[test]
+    fn integers_are_refused_where_they_would_overflow() {
+        let old = Cpu { precisions: Vec::new(), ..Cpu::detect() };
+        let message = check_precision(Precision::Int8, &old).unwrap_err().to_string();
+        assert!(message.contains("VNNI"), "{message}");
+        assert!(check_precision(Precision::Bf16, &old).is_ok());
+        let new = Cpu { precisions: vec![Precision::Int8], ..old };
+        assert!(check_precision(Precision::Int8, &new).is_ok());
     }
 
     #[test]

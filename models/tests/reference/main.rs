@@ -77,7 +77,7 @@ fn load_network_for(
     let folder = Path::new("");
     let (file, items, precision) = match calls {
         Calls::Single => (model.locate(folder), Items::One, Precision::F32),
-        Calls::Quantised => (model.locate_quantised(folder).unwrap(), Items::One, Precision::Int8),
+        Calls::Quantised => (quantised_file(model), Items::One, Precision::Int8),
         Calls::Batched(_) => (model.locate_for_batches(folder), Items::Many, Precision::F32),
     };
     let file = NetworkFile::Path(environment.model_file(&file.name())?);
@@ -86,6 +86,12 @@ fn load_network_for(
         false => Backend::OnnxRuntime,
     };
     Some(Network::load(environment.runtime, &file, workload, items, backend).unwrap())
+}
+
+/// Its name is what is needed: the folder is looked for afterwards.
+fn quantised_file(model: &Model) -> NetworkFile {
+    let file = model.files.iter().find(|file| file.quantised_from.is_some()).unwrap();
+    NetworkFile::Path(file.name.clone().into())
 }
 
 fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {

@@ -1,8 +1,14 @@
 //! Networks with 8-bit integers find what those of floats find, with every instruction set: on processors without VNNI they
-//! are less exact, and the service does not use them there.
+//! are less exact, and the service refuses them there.
 
+use std::sync::Arc;
+
+use photofinish_models::factory::ZooModels;
+use photofinish_models::onnx::cpu::Cpu;
+use photofinish_models::onnx::runtime::Precision;
 use photofinish_models::reading::GateScope;
-use photofinish_models::traits::{BibPattern, BibReader, FaceDetector, ReadRequest};
+use photofinish_models::traits::{BibPattern, BibReader, FaceCrop, FaceDetector, ModelFactory, ReadRequest};
+use photofinish_models::tuning::PrecisionChoice;
 use photofinish_zoo::ModelSet;
 
 use crate::environment::shared_environment;
@@ -24,10 +30,31 @@ fn quantised_vectors_are_those_of_floats() {
         for (quantised, wanted) in pairs {
             let cosine = cosine(&quantised.vector, &wanted.vector);
             assert!(cosine > MIN_COSINE, "{}: {cosine}", picture.name);
-            // Otherwise both are the same network.
-            assert!(quantised.vector != wanted.vector || !environment.runtime.has_openvino());
+            assert!(quantised.vector != wanted.vector, "both are the same network");
         }
     }
+}
+
+#[test]
+fn the_configured_precision_takes_the_quantised_file() {
+    let Some(environment) = shared_environment() else { return };
+    let has_openvino = environment.runtime.has_openvino();
+    if !has_openvino || !Cpu::detect().precisions.contains(&Precision::Int8) {
+        println!("SKIPPED: this processor, or its library, has no integers");
+        return;
+    }
+    let Some(file) = environment.model_file("omz_face_reid_0095_int8.onnx") else { return };
+    let folder = file.parent().unwrap();
+    let vector = |precision| {
+        let runtime = Arc::new(environment.runtime.on_device(0));
+        let networks = ZooModels::open(runtime, folder.to_owned()).unwrap();
+        let networks = networks.with_precision(PrecisionChoice::Always(precision), None).unwrap();
+        let picture = &ReferencePicture::load_all(&environment.reference)[0];
+        let crop = FaceCrop { frame: picture.pixels.frame(), landmarks: picture.faces[0].landmarks };
+        networks.create_face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
+    };
+    let (quantised, floats) = (vector(Precision::Int8), vector(Precision::F32));
+    assert!(quantised != floats && cosine(&quantised, &floats) > MIN_COSINE);
 }
 
 #[test]

@@ -24,6 +24,15 @@ pub enum NetworkFile {
     },
 }
 
+/// The file of a network with 8-bit integers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantisedFile {
+    /// Where it is.
+    pub file: NetworkFile,
+    /// Its SHA-256, lowercase hexadecimal.
+    pub sha256: String,
+}
+
 impl NetworkFile {
     /// The file's name without its folder.
     pub fn name(&self) -> String {
@@ -43,10 +52,13 @@ impl Model {
         }
     }
 
-    /// Returns the file in `folder` of the same network with 8-bit integers, if it has one.
-    pub fn locate_quantised(&self, folder: &Path) -> Option<NetworkFile> {
+    /// Returns the file in `folder` of the same network with 8-bit integers, if it is there.
+    pub fn locate_quantised(&self, folder: &Path) -> Option<QuantisedFile> {
         let is_of_this = |file: &&ModelFile| file.quantised_from.as_deref() == Some(self.network_file());
-        self.files.iter().find(is_of_this).map(|file| NetworkFile::Path(folder.join(&file.name)))
+        let listed = self.files.iter().find(is_of_this)?;
+        let path = folder.join(&listed.name);
+        let sha256 = listed.sha256.first()?.clone();
+        path.is_file().then_some(QuantisedFile { file: NetworkFile::Path(path), sha256 })
     }
 
     /// Returns the network's file in `folder`; that of the binary where the folder has none.
@@ -85,11 +97,13 @@ mod tests {
 
     #[test]
     fn a_quantised_file_is_found_by_the_file_that_it_is_made_of() {
-        let zoo = Zoo::embedded();
+        let (zoo, folder) = (Zoo::embedded(), tempfile::tempdir().unwrap());
         let quantised = |role| {
             let model = zoo.model(ModelSet::Default, role).unwrap();
-            model.locate_quantised(Path::new("folder")).map(|file| file.name())
+            model.locate_quantised(folder.path()).map(|quantised| quantised.file.name())
         };
+        assert_eq!(quantised(ModelRole::TextDetector), None, "it is not there");
+        std::fs::write(folder.path().join("pp_ocrv4_det_int8.onnx"), b"a network").unwrap();
         assert_eq!(quantised(ModelRole::TextDetector).as_deref(), Some("pp_ocrv4_det_int8.onnx"));
         assert_eq!(quantised(ModelRole::FaceDetector), None);
     }

@@ -18,6 +18,8 @@ pub enum FileState {
     Missing,
     /// Not present, and not needed: the binary contains it.
     CompiledIn,
+    /// Not present, and not needed: the file that it is quantised from does the same, more slowly on some CPUs.
+    NotMade,
     /// Present with another digest than that of the binary's, which is given: the operator's own.
     Own(String),
     /// Present with another digest, which is given.
@@ -29,7 +31,7 @@ pub enum FileState {
 impl FileState {
     /// Whether the file can be used.
     pub fn is_usable(&self) -> bool {
-        matches!(self, Self::Valid | Self::CompiledIn | Self::Own(_))
+        matches!(self, Self::Valid | Self::CompiledIn | Self::NotMade | Self::Own(_))
     }
 }
 
@@ -39,6 +41,7 @@ impl fmt::Display for FileState {
             Self::Valid => f.write_str("right"),
             Self::Missing => f.write_str("missing"),
             Self::CompiledIn => f.write_str("in the binary"),
+            Self::NotMade => f.write_str("not made, `cargo xtask setup` makes it"),
             Self::Own(digest) => write!(f, "the operator's own (sha256 {digest})"),
             Self::WrongDigest(digest) => write!(f, "wrong (sha256 {digest})"),
             Self::Unreadable(error) => write!(f, "unreadable ({error})"),
@@ -102,8 +105,9 @@ impl Zoo {
 
 /// Checks a model's files in `folder`.
 fn check_model(model: &Model, folder: &Path) -> ModelStatus {
-    let state = |file| match check_file(file, folder) {
+    let state = |file: &ModelFile| match check_file(file, folder) {
         FileState::Missing if model.is_compiled_in() => FileState::CompiledIn,
+        FileState::Missing if file.quantised_from.is_some() => FileState::NotMade,
         FileState::WrongDigest(digest) if model.is_compiled_in() => FileState::Own(digest),
         state => state,
     };
@@ -182,6 +186,21 @@ mod tests {
         assert!(gate().is_complete());
         let problems = Zoo::embedded().choose_set(folder.path()).unwrap_err().to_string();
         assert!(!problems.contains("bib_gate.onnx"), "{problems}");
+    }
+
+    #[test]
+    fn a_set_needs_no_quantised_file_but_a_damaged_one_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let zoo = Zoo::embedded();
+        let state = || {
+            let statuses = zoo.verify(folder.path());
+            let files = statuses.into_iter().flat_map(|status| status.files);
+            files.into_iter().find(|(name, _)| name == "rec_v4_alnum_int8.onnx").unwrap().1
+        };
+        assert_eq!(state(), FileState::NotMade);
+        assert!(!zoo.choose_set(folder.path()).unwrap_err().to_string().contains("int8"));
+        std::fs::write(folder.path().join("rec_v4_alnum_int8.onnx"), b"damaged").unwrap();
+        assert!(!state().is_usable());
     }
 
     #[test]

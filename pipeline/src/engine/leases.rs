@@ -14,7 +14,7 @@ use photofinish_store::traits::{Lease, Queue};
 
 use crate::engine::fault::Component;
 use crate::engine::metrics as names;
-use crate::engine::store_client::StoreClient;
+use crate::engine::store_client::{CALL_TIMEOUT, StoreClient};
 use crate::engine::sync::lock;
 
 /// The leases of one lane. There is one table for its lifetime.
@@ -218,6 +218,11 @@ impl LeaseTable {
         used
     }
 
+    /// Whether what is to be released next is a lease that a thread still has.
+    fn has_only_withdrawals(&self) -> bool {
+        lock(&self.states).to_release.is_empty()
+    }
+
     /// Has the other leases that a thread still has released before one that could not be.
     fn postpone_withdrawal(&self) {
         self.update(|states| {
@@ -262,6 +267,10 @@ impl fmt::Debug for LeaseTable {
         f.debug_struct("LeaseTable").field("states", &self.states).finish_non_exhaustive()
     }
 }
+
+/// How long the release of a lease may take that a thread still has. It waits for that thread's transaction, and the time of a
+/// stop is for all of them.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause after the queue failed to release leases.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -344,7 +353,8 @@ impl RenewerThread {
                 renew_at = Instant::now() + if is_renewed { self.lease_ttl / 3 } else { self.lease_ttl / 10 };
             }
             if failures > 0 && !self.wait_to_retry() {
-                tracing::warn!(leases = to_release.len(), "failed to release leases, they will expire");
+                let leases = self.leases.unreleased_count();
+                tracing::warn!(leases, "failed to release leases, they will expire");
                 return;
             }
         }
@@ -383,7 +393,9 @@ impl RenewerThread {
 
     /// Releases the leases and returns whether the queue did so. They stay in the table until it has.
     fn release_leases(&self, leases: &[Lease], previous_failures: u32) -> bool {
-        match self.store.call(Component::Database, self.leases.queue.release(leases)) {
+        let limit = if self.leases.has_only_withdrawals() { WITHDRAWAL_TIMEOUT } else { CALL_TIMEOUT };
+        let release = self.leases.queue.release(leases);
+        match self.store.call_within(Component::Database, limit, release) {
             Ok(Ok(())) => {
                 metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(self.leases.remove_released(leases));
                 return true;

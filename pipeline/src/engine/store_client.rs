@@ -73,7 +73,20 @@ impl StoreClient {
         component: Component,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.runtime.block_on(with_timeout(component, CALL_TIMEOUT, call))
+        self.call_within(component, CALL_TIMEOUT, call)
+    }
+
+    /// The same for at most `limit`. A transaction that is not over then is rolled back.
+    ///
+    /// # Errors
+    /// The outer error when the call takes longer.
+    pub(crate) fn call_within<T>(
+        &self,
+        component: Component,
+        limit: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>, Outage> {
+        self.runtime.block_on(with_timeout(component, limit, call))
     }
 
     /// Runs a call until the generation ends: for calls that can be repeated.

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(orientation(&[start, segments, scan]), Orientation::Rotate90);
         assert_eq!(orientation(&[&start[..8], scan, segments, scan]), Orientation::Upright);
         // Out of step before it: the parser finds it all the same.
-        assert_eq!(orientation(&[start, &[3, 4], segments, scan]), Orientation::Rotate90);
+        assert_eq!(orientation(&[&start[..8], &[3, 4], segments, scan]), Orientation::Rotate90);
     }
 
     #[test]

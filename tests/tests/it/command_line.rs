@@ -213,7 +213,8 @@ fn networks_are_measured_by_a_command_that_keeps_what_it_finds() {
     let text = std::fs::read_to_string(&kept).expect("measurements");
     let measured: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(measured["circumstances"], circumstances.trim_end());
-    assert!(measured["networks"].as_array().is_some_and(|networks| networks.len() >= 4));
+    let networks = measured["networks"].as_array().expect("measurements");
+    assert!(networks.iter().any(|network| network["backend"] == "openvino-f32"), "{text}");
 }
 
 #[test]

@@ -51,6 +51,25 @@ fn bibs_of_real_photos_are_found() {
 }
 
 #[test]
+fn the_first_start_has_the_networks_measured_by_another_process() {
+    const TEST: &str = "the_first_start_has_the_networks_measured_by_another_process";
+    let options = match ServiceOptions::with_real_models() {
+        Ok(options) => options.with_setting("PHOTOFINISH_BIB_GATE", "off"),
+        Err(why) => return skip_or_fail(TEST, &why),
+    };
+    let service = Service::start(options);
+    let kept = std::fs::read_to_string(service.data_dir().join("tuning.json")).expect("measurements");
+    assert!(
+        kept.contains("openvino-f32") && !kept.contains("bib-gate"),
+        "its settings are those of the service: {kept}"
+    );
+    let log = service.log();
+    assert!(log.contains("measured a network"), "{log}");
+    // What a process says of its own measurements.
+    assert!(!log.contains("chose the fastest backend of each network"), "{log}");
+}
+
+#[test]
 fn a_selfie_finds_its_runner_first() {
     const TEST: &str = "a_selfie_finds_its_runner_first";
     let Some(photos) = test_data::shared_photos_dir(TEST) else {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
-use photofinish_zoo::{Model, ModelRole, ModelSet, Source, Zoo};
+use photofinish_zoo::{Model, ModelFile, ModelRole, ModelSet, Source, Zoo};
 
 use super::sources::{self, Origin};
 use crate::digest;
@@ -25,7 +25,7 @@ pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> 
     let folder = layout.state_path(DEFAULT_FOLDER);
     let zoo = Zoo::embedded();
     match zoo.choose_set(&folder) {
-        Ok(ModelSet::Default) => {
+        Ok(ModelSet::Default) if is_set_complete(&zoo, ModelSet::Default, &folder) => {
             run_step("networks (default set)", || Ok(StepOutcome::Present))?;
             return Ok(folder);
         }
@@ -96,10 +96,23 @@ impl ModelInstaller<'_> {
         if is_complete(model, self.folder) {
             return Ok(StepOutcome::Present);
         }
+        if is_complete_but_for_quantised(model, self.folder) {
+            // What is there is not replaced by what another source has.
+            return match self
+                .install_staged(model, |staging| sources::copy_files(model, self.folder, staging))
+            {
+                Ok(()) => Ok(StepOutcome::Done("quantised what was there".to_owned())),
+                Err(error) => {
+                    print_note(&format!("not in 8-bit integers, which is slower on some CPUs: {error:#}"));
+                    Ok(StepOutcome::Present)
+                }
+            };
+        }
         let mut failures = Vec::new();
         for origin in self.origins(model) {
             let start = Instant::now();
-            match self.install_from(model, &origin) {
+            let stage = |staging: &Path| sources::stage_files(self.layout, model, &origin, staging);
+            match self.install_staged(model, stage) {
                 Ok(()) => return Ok(StepOutcome::Done(format!("from {origin}"))),
                 Err(error) => {
                     print_note(&format!("not from {origin} ({:.1} s)", start.elapsed().as_secs_f64()));
@@ -124,10 +137,14 @@ impl ModelInstaller<'_> {
     }
 
     /// Moves the files of a model into the folder only when all of them are verified.
-    fn install_from(&self, model: &Model, origin: &Origin<'_>) -> anyhow::Result<()> {
+    fn install_staged(
+        &self,
+        model: &Model,
+        stage: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let staging = self.layout.state_path("staging");
         digest::recreate_folder(&staging)?;
-        sources::stage_files(self.layout, model, origin, &staging)?;
+        stage(&staging)?;
         sources::quantise_files(self.layout, model, &staging)?;
         for file in &model.files {
             let path = staging.join(&file.name);
@@ -142,7 +159,8 @@ impl ModelInstaller<'_> {
     }
 
     fn unavailable(&self, model: &Model, failures: &[String]) -> Unavailable {
-        let names: Vec<&str> = model.files.iter().map(|file| file.name.as_str()).collect();
+        let needed = model.files.iter().filter(|file| file.quantised_from.is_none());
+        let names: Vec<&str> = needed.map(|file| file.name.as_str()).collect();
         Unavailable {
             what: format!("the network {} ({})", model.name, model.origin),
             why: failures.join("\n              "),
@@ -155,7 +173,20 @@ impl ModelInstaller<'_> {
 }
 
 fn is_complete(model: &Model, folder: &Path) -> bool {
-    model.files.iter().all(|file| {
-        digest::hash_file(&folder.join(&file.name)).is_ok_and(|found| file.sha256.contains(&found))
-    })
+    model.files.iter().all(|file| is_valid(file, folder))
+}
+
+/// Whether nothing is missing or wrong, except files that set-up makes of the others.
+fn is_complete_but_for_quantised(model: &Model, folder: &Path) -> bool {
+    model.files.iter().all(|file| file.quantised_from.is_some() || is_valid(file, folder))
+}
+
+fn is_valid(file: &ModelFile, folder: &Path) -> bool {
+    digest::hash_file(&folder.join(&file.name)).is_ok_and(|found| file.sha256.contains(&found))
+}
+
+/// Whether all files of a set are there, those that set-up makes too.
+fn is_set_complete(zoo: &Zoo, set: ModelSet, folder: &Path) -> bool {
+    let models = ModelRole::ALL.iter().filter_map(|role| zoo.model(set, *role));
+    models.filter(|model| !model.is_compiled_in()).all(|model| is_complete(model, folder))
 }

@@ -10,6 +10,7 @@ use photofinish_zoo::{Model, ModelFile, Source};
 
 use super::packages::{self, FACE_API, PinnedPackage, RAPIDOCR, YUFACE};
 use super::python;
+use crate::digest;
 use crate::layout::Layout;
 use crate::process::capture_output;
 
@@ -91,11 +92,12 @@ pub fn stage_files(
     }
 }
 
-/// Makes the files with 8-bit integers that were not among the fetched ones, by the calibrations of `models/trained`.
+/// Makes the files with 8-bit integers by the calibrations of `models/trained`, except those that were among the fetched ones
+/// as they should be.
 pub fn quantise_files(layout: &Layout, model: &Model, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
         let (Some(of), target) = (&file.quantised_from, staging.join(&file.name)) else { continue };
-        if !target.exists() {
+        if !digest::hash_file(&target).is_ok_and(|found| file.sha256.contains(&found)) {
             run_converter(layout, "quantise", &[staging.join(of), calibration_of(layout, file)], &target)?;
         }
     }
@@ -152,7 +154,8 @@ fn find_pinned(name: &str, version: &str) -> anyhow::Result<&'static PinnedPacka
     known.with_context(|| format!("set-up does not know the SHA-256 of {name} {version}"))
 }
 
-fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
+/// Copies the files of a model; those with 8-bit integers if they are there.
+pub fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
         let path = folder.join(&file.name);
         if file.quantised_from.is_some() && !path.exists() {
@@ -222,6 +225,18 @@ mod tests {
             }
         }
         assert!(quantised > 0);
+    }
+
+    #[test]
+    fn a_folder_needs_no_quantised_files() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut models = Zoo::embedded().models.into_iter();
+        let recogniser = models.find(|model| model.name == "pp-ocrv4-rec-alnum").unwrap();
+        assert!(copy_files(&recogniser, from.path(), to.path()).is_err(), "there is no network");
+        std::fs::write(from.path().join(recogniser.network_file()), b"weights").unwrap();
+        copy_files(&recogniser, from.path(), to.path()).unwrap();
+        let copied: Vec<_> = std::fs::read_dir(to.path()).unwrap().collect();
+        assert_eq!(copied.len(), 1, "{copied:?}");
     }
 
     #[test]

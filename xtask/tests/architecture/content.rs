@@ -26,7 +26,7 @@ const FORBIDDEN_ENDINGS: [&str; 17] = [
     ".gz",
 ];
 
-/// Where the weights are that this project trains itself; `models/train` makes them.
+/// Where the weights are that this project trains itself, and calibrations of networks; `models/train` makes them.
 const TRAINED: &str = "models/trained/";
 
 /// Where pictures of pages are, made by the browser's test of an event whose runners are drawn.

@@ -40,7 +40,8 @@ struct Results {
 pub fn run(options: &FaceOptions) -> anyhow::Result<Report> {
     let paths = &options.common.paths;
     let people = load_people(paths)?;
-    let service = Service::start(paths, &Setup::default())?;
+    let settings = options.settings.iter().map(|one| (one.name.clone(), one.value.clone()));
+    let service = Service::start(paths, &Setup { settings: settings.collect(), ..Setup::default() })?;
     let client = service.client();
     let threshold = default_threshold(client)?;
     let results = search_everybody(client, options, &people)?;
