@@ -1,4 +1,5 @@
-//! Runs a process that tries a device or measures networks, for a limited time. Whatever it does, its answer is a name or a reason in a sentence:
+//! Runs a process that tries a device or measures networks, for a limited time. Whatever it does, its answer is a name or a
+//! reason in a sentence:
 //! a provider may end its process by a signal, a library may print without end, a driver may hang.
 
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Networks with 8-bit integers find what those of floats find, with every instruction set: on processors without VNNI they
-//! are less exact, and the service refuses them there.
+//! Networks with 8-bit integers find what those of floats find, on processors with VNNI instructions. On others sums overflow,
+//! faces have other vectors, and the service refuses them.
 
 use std::sync::Arc;
 
@@ -11,16 +11,26 @@ use photofinish_models::traits::{BibPattern, BibReader, FaceCrop, FaceDetector, 
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_zoo::ModelSet;
 
-use crate::environment::shared_environment;
+use crate::environment::{TestEnvironment, shared_environment};
 use crate::pictures::ReferencePicture;
 use crate::{Calls, LONG_SIDE, cosine, embed_known, load_bib_reader_for, load_embedder, load_yunet};
 
 /// Least cosine of a face's vectors by the two: .994 for 95 of 100 faces of race photos, .988 for the worst of 200.
 const MIN_COSINE: f32 = 0.98;
 
+/// The environment, where OpenVINO and the processor compute integers; prints why a test is skipped where not.
+fn environment_with_integers() -> Option<&'static TestEnvironment> {
+    let environment = shared_environment()?;
+    let computes = environment.runtime.has_openvino() && Cpu::detect().precisions.contains(&Precision::Int8);
+    if !computes {
+        println!("SKIPPED: this processor has no VNNI instructions, or the library no OpenVINO");
+    }
+    computes.then_some(environment)
+}
+
 #[test]
 fn quantised_vectors_are_those_of_floats() {
-    let Some(environment) = shared_environment() else { return };
+    let Some(environment) = environment_with_integers() else { return };
     let load = |calls| load_embedder(environment, ModelSet::Default, calls);
     let (Some(mut quantised), Some(mut floats)) = (load(Calls::Quantised), load(Calls::Single)) else {
         return;
@@ -37,12 +47,7 @@ fn quantised_vectors_are_those_of_floats() {
 
 #[test]
 fn the_configured_precision_takes_the_quantised_file() {
-    let Some(environment) = shared_environment() else { return };
-    let has_openvino = environment.runtime.has_openvino();
-    if !has_openvino || !Cpu::detect().precisions.contains(&Precision::Int8) {
-        println!("SKIPPED: this processor, or its library, has no integers");
-        return;
-    }
+    let Some(environment) = environment_with_integers() else { return };
     let Some(file) = environment.model_file("omz_face_reid_0095_int8.onnx") else { return };
     let folder = file.parent().unwrap();
     let vector = |precision| {
@@ -59,7 +64,7 @@ fn the_configured_precision_takes_the_quantised_file() {
 
 #[test]
 fn quantised_networks_read_the_bibs_of_the_reference() {
-    let Some(environment) = shared_environment() else { return };
+    let Some(environment) = environment_with_integers() else { return };
     let (Some(mut detector), Some(mut reader)) =
         (load_yunet(environment), load_bib_reader_for(environment, Some(GateScope::Small), Calls::Quantised))
     else {
