@@ -182,7 +182,7 @@ impl StepTimer {
 
     fn shrink(&mut self, frame: Frame<'_>, long_side: u32) -> Picture {
         let size = Size { width: frame.width(), height: frame.height() }.fit_within(long_side);
-        self.resizer.resize_frame(frame, ResizeTarget { size, filter: Filter::Lanczos })
+        self.resizer.resize_frame(frame, ResizeTarget { size, filter: Filter::Bicubic })
     }
 
     fn encode(&mut self, frame: Frame<'_>) -> anyhow::Result<Vec<u8>> {

@@ -20,3 +20,4 @@ pub mod regions;
 pub mod resize;
 pub mod sharpness;
 pub mod warp;
+mod whole;

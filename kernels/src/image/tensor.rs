@@ -97,29 +97,47 @@ impl Slot<'_> {
         assert_eq!(planes, 3, "pixels have three planes");
         let width = (size.width as usize).min(columns);
         let height = (size.height as usize).min(rows);
-        let order = match normalisation.channels {
-            Channels::Rgb => [0, 1, 2],
-            Channels::Bgr => [2, 1, 0],
-        };
         let values = tensor.item_mut(item);
         let (first, rest) = values.split_at_mut(rows * columns);
         let (second, third) = rest.split_at_mut(rows * columns);
         let mut targets = [first, second, third];
         for y in 0..rows {
-            let span = y * columns..(y + 1) * columns;
-            if y >= height {
-                targets.iter_mut().for_each(|target| target[span.clone()].fill(normalisation.padding));
-                continue;
+            let mut lines = targets.each_mut().map(|target| &mut target[y * columns..][..columns]);
+            let shown = if y < height { width } else { 0 };
+            lines.iter_mut().for_each(|line| line[shown..].fill(normalisation.padding));
+            if y < height {
+                let (lines, pixels) = (lines.map(|line| &mut line[..width]), &row(y as u32)[..width * 3]);
+                pulp::Arch::new().dispatch(WriteRow { normalisation, pixels, lines });
             }
-            let pixels = &row(y as u32)[..width * 3];
-            for (plane, target) in targets.iter_mut().enumerate() {
-                let line = &mut target[span.clone()];
-                let (mean, scale) = (normalisation.mean[plane], normalisation.scale[plane]);
-                for (value, pixel) in line[..width].iter_mut().zip(pixels.chunks_exact(3)) {
-                    *value = (f32::from(pixel[order[plane]]) - mean) * scale;
-                }
-                line[width..].fill(normalisation.padding);
-            }
+        }
+    }
+}
+
+/// A row to write. Not a closure, which is a function of its own, compiled for any processor.
+struct WriteRow<'n, 'p, 'l> {
+    normalisation: &'n Normalisation,
+    /// RGB.
+    pixels: &'p [u8],
+    /// Of each plane, as many values as there are pixels.
+    lines: [&'l mut [f32]; 3],
+}
+
+impl pulp::NullaryFnOnce for WriteRow<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { normalisation: Normalisation { channels, mean, scale, .. }, pixels, lines } = self;
+        let [first, second, third] = lines;
+        let (reds, blues, red, blue) = match channels {
+            Channels::Rgb => (first, third, 0, 2),
+            Channels::Bgr => (third, first, 2, 0),
+        };
+        let values = reds.iter_mut().zip(second).zip(blues);
+        for (((to_red, to_green), to_blue), pixel) in values.zip(pixels.chunks_exact(3)) {
+            *to_red = (f32::from(pixel[0]) - mean[red]) * scale[red];
+            *to_green = (f32::from(pixel[1]) - mean[1]) * scale[1];
+            *to_blue = (f32::from(pixel[2]) - mean[blue]) * scale[blue];
         }
     }
 }

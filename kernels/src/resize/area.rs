@@ -2,6 +2,7 @@
 //! covered in part count by that fraction (the method of OpenCV's `INTER_AREA`).
 
 use crate::image::frame::{Size, Window};
+use crate::whole::whole_byte;
 
 /// The source pixels that one output pixel (cell) covers along one axis.
 #[derive(Clone, Copy)]
@@ -72,45 +73,102 @@ impl AreaShrinker {
         self.columns.compute(source.size().width, size.width);
         self.rows.compute(source.size().height, size.height);
         self.sums.resize(source.size().width as usize * 3 + 1, 0.0);
-        let arch = pulp::Arch::new();
-        for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
+        pulp::Arch::new().dispatch(Shrink { shrinker: self, source, width: size.width as usize, out });
+    }
+
+    #[inline(always)]
+    fn shrink_rows(&mut self, source: Window<'_>, width: usize, out: &mut [u8]) {
+        for (y, line) in out.chunks_exact_mut(width * 3).enumerate() {
             let (first, weights) = self.rows.cell_weights(y);
-            arch.dispatch(|| sum_rows(&mut self.sums, source, first as u32, weights));
+            sum_rows(&mut self.sums, source, first as u32, weights);
             shrink_columns(&self.sums, &self.columns, line);
         }
+    }
+}
+
+/// A picture to shrink. Not a closure, which is a function of its own, compiled for any processor.
+struct Shrink<'s, 'w, 'o> {
+    shrinker: &'s mut AreaShrinker,
+    source: Window<'w>,
+    width: usize,
+    out: &'o mut [u8],
+}
+
+impl pulp::NullaryFnOnce for Shrink<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.shrinker.shrink_rows(self.source, self.width, self.out);
     }
 }
 
 /// Sets `sums` to the weighted sum of the source rows from `first` on.
 #[inline(always)]
 fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
-    let row = source.row(first);
-    let weight = weights[0];
-    for (sum, &value) in sums.iter_mut().zip(row) {
-        *sum = f32::from(value) * weight;
-    }
-    for (offset, &weight) in weights.iter().enumerate().skip(1) {
-        let row = source.row(first + offset as u32);
-        for (sum, &value) in sums.iter_mut().zip(row) {
-            *sum += f32::from(value) * weight;
+    let row = |offset: usize| source.row(first + offset as u32);
+    let mut offset = 0;
+    // Four rows at a time: the sums are loaded and stored once.
+    while offset < weights.len() {
+        let (is_first, count) = (offset == 0, (weights.len() - offset).min(4));
+        let weight = |i: usize| weights[offset + i];
+        match count {
+            1 => add_rows(sums, is_first, [row(offset)], [weight(0)]),
+            2 => add_rows(sums, is_first, [row(offset), row(offset + 1)], [weight(0), weight(1)]),
+            3 => {
+                let rows = [row(offset), row(offset + 1), row(offset + 2)];
+                add_rows(sums, is_first, rows, [weight(0), weight(1), weight(2)]);
+            }
+            _ => {
+                let rows = [row(offset), row(offset + 1), row(offset + 2), row(offset + 3)];
+                add_rows(sums, is_first, rows, [weight(0), weight(1), weight(2), weight(3)]);
+            }
         }
+        offset += count;
+    }
+}
+
+/// Adds weighted rows to the sums, or begins with them.
+#[inline(always)]
+fn add_rows<const N: usize>(sums: &mut [f32], is_first: bool, rows: [&[u8]; N], weights: [f32; N]) {
+    let length = rows[0].len();
+    let sums = &mut sums[..length];
+    let mut cut = rows;
+    for row in &mut cut {
+        *row = &row[..length];
+    }
+    for i in 0..length {
+        let mut sum = if is_first { 0.0 } else { sums[i] };
+        for (row, weight) in cut.iter().zip(weights) {
+            sum += f32::from(row[i]) * weight;
+        }
+        sums[i] = sum;
     }
 }
 
 /// Writes one output row: the weighted sums along the columns, rounded.
+#[inline(always)]
 fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
-    for (cell, pixel) in line.chunks_exact_mut(3).enumerate() {
+    for cell in 0..line.len() / 3 {
         let (first, weights) = columns.cell_weights(cell);
         let covered = &sums[first * 3..(first + weights.len()) * 3 + 1];
         // Four at a time are one vector; the fourth is the next pixel's, and not used.
         let mut total = [0.5_f32; 4];
-        for (values, &weight) in covered.windows(4).step_by(3).zip(weights) {
+        for (tap, &weight) in weights.iter().enumerate() {
+            let values: &[f32; 4] = covered[tap * 3..].first_chunk().expect("one more than the pixels");
             for (total, value) in total.iter_mut().zip(values) {
                 *total += value * weight;
             }
         }
-        let [red, green, blue, _] = total.map(|value| value as u8);
-        pixel.copy_from_slice(&[red, green, blue]);
+        let mut bytes = [0; 4];
+        for (byte, total) in bytes.iter_mut().zip(total) {
+            *byte = whole_byte(total);
+        }
+        let target = &mut line[cell * 3..];
+        match target.first_chunk_mut() {
+            Some(four) => *four = bytes,
+            None => target.copy_from_slice(&bytes[..3]),
+        }
     }
 }
 

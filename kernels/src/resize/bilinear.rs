@@ -2,6 +2,7 @@
 //! no prefilter, so shrinking by much aliases (see [`crate::resize::area`]).
 
 use crate::image::frame::{Size, Window};
+use crate::whole::whole_byte;
 
 /// The two source pixels that an output pixel is interpolated from, and its distance from the first (0 to 1).
 #[derive(Clone, Copy)]
@@ -33,11 +34,15 @@ impl Bilinear {
         self.columns.clear();
         self.columns.extend((0..size.width).map(|x| interpolation_for(x, from.width, size.width)));
         self.lines.iter_mut().for_each(|line| line.resize(size.width as usize * 3, 0.0));
+        pulp::Arch::new().dispatch(Resize { bilinear: self, source, size, out });
+    }
+
+    #[inline(always)]
+    fn resize_rows(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         // The source rows whose interpolated columns are in `lines`: neighbouring output rows mostly need the same two.
         let mut cached_rows = [u32::MAX; 2];
-        let arch = pulp::Arch::new();
         for (y, target) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
-            let rows = interpolation_for(y as u32, from.height, size.height);
+            let rows = interpolation_for(y as u32, source.size().height, size.height);
             if cached_rows[1] == rows.low {
                 cached_rows.swap(0, 1);
                 self.lines.swap(0, 1);
@@ -49,11 +54,29 @@ impl Bilinear {
                 }
             }
             let [low, high] = &self.lines;
-            arch.dispatch(|| blend_rows(low, high, rows.fraction, target));
+            blend_rows(low, high, rows.fraction, target);
         }
     }
 }
 
+/// A picture to resize. Not a closure, which is a function of its own, compiled for any processor.
+struct Resize<'b, 'w, 'o> {
+    bilinear: &'b mut Bilinear,
+    source: Window<'w>,
+    size: Size,
+    out: &'o mut [u8],
+}
+
+impl pulp::NullaryFnOnce for Resize<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.bilinear.resize_rows(self.source, self.size, self.out);
+    }
+}
+
+#[inline(always)]
 fn interpolate_columns(row: &[u8], columns: &[Interpolation], line: &mut [f32]) {
     for (target, column) in line.chunks_exact_mut(3).zip(columns) {
         let low = &row[column.low as usize * 3..][..3];
@@ -68,7 +91,7 @@ fn interpolate_columns(row: &[u8], columns: &[Interpolation], line: &mut [f32]) 
 #[inline(always)]
 fn blend_rows(low: &[f32], high: &[f32], part: f32, target: &mut [u8]) {
     for ((value, &low), &high) in target.iter_mut().zip(low).zip(high) {
-        *value = (low + (high - low) * part + 0.5) as u8;
+        *value = whole_byte(low + (high - low) * part + 0.5);
     }
 }
 

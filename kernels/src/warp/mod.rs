@@ -4,6 +4,7 @@ pub mod align;
 pub mod rectify;
 
 use crate::image::frame::Frame;
+use crate::whole::{whole_byte, whole_number};
 
 /// Maps a point of the result to the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
 /// `w = g x + h y + 1`, with `x: [a, b, c]`, `y: [d, e, f]`, `w: [g, h]`. Pixel centres have whole coordinates.
@@ -28,53 +29,159 @@ pub(crate) struct Sampler<'a> {
     pub(crate) homography: Homography,
 }
 
-impl Sampler<'_> {
-    /// Writes row `y` of the result, interpolated bilinearly.
-    pub(crate) fn sample_row(&self, y: f32, line: &mut [u8]) {
-        let map = &self.homography;
-        // Affine: no division per pixel.
-        let is_affine = map.w == [0.0; 2];
-        let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
-        for (index, pixel) in line.chunks_exact_mut(3).enumerate() {
-            let x = index as f32;
-            let mut source = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
-            if !is_affine {
-                let w = map.w[0] * x + start[2];
-                source = (source.0 / w, source.1 / w);
-            }
-            pixel.copy_from_slice(&sample(self.frame, self.border, source));
-        }
+/// Pixels that are computed together, as vectors.
+const GROUP: usize = 16;
+
+/// Where the pixels of a group are in the frame: between a pixel and the next ones to the right and below, this part of the way.
+struct Places {
+    left: [i32; GROUP],
+    top: [i32; GROUP],
+    part_right: [f32; GROUP],
+    part_down: [f32; GROUP],
+}
+
+/// The pixels around each place of a group, in two rows of two, as bytes from the lowest on: red, green and blue of the left
+/// pixel and red of the right one, then green and blue of that.
+struct Neighbours {
+    upper: [u32; GROUP],
+    upper_rest: [u32; GROUP],
+    lower: [u32; GROUP],
+    lower_rest: [u32; GROUP],
+}
+
+/// One row to sample. Not a closure, which is a function of its own, compiled for any processor.
+struct SampleRow<'s, 'a, 'l> {
+    sampler: &'s Sampler<'a>,
+    y: f32,
+    line: &'l mut [u8],
+}
+
+impl pulp::NullaryFnOnce for SampleRow<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.sampler.sample_pixels(self.y, self.line);
     }
 }
 
-#[inline]
-fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
-    let (width, height) = (frame.width() as i32, frame.height() as i32);
-    // A point far outside the frame reads what is just outside it; this keeps the arithmetic below in range.
-    let (x, y) = (x.clamp(-2.0, width as f32 + 1.0), y.clamp(-2.0, height as f32 + 1.0));
-    let (left, top) = (x.floor(), y.floor());
-    let (fx, fy) = (x - left, y - top);
-    let (left, top) = (left as i32, top as i32);
-    let corners = if left >= 0 && top >= 0 && left + 1 < width && top + 1 < height {
-        let stride = frame.width() as usize * 3;
-        let upper = &frame.pixels()[top as usize * stride + left as usize * 3..];
-        let lower = &upper[stride..];
-        [
-            [upper[0], upper[1], upper[2]],
-            [upper[3], upper[4], upper[5]],
-            [lower[0], lower[1], lower[2]],
-            [lower[3], lower[4], lower[5]],
-        ]
-    } else {
-        [(left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)]
-            .map(|corner| border_pixel(frame, border, corner))
-    };
-    std::array::from_fn(|channel| {
-        let [tl, tr, bl, br] = corners.map(|corner| f32::from(corner[channel]));
-        let upper = tl + (tr - tl) * fx;
-        let lower = bl + (br - bl) * fx;
-        (upper + (lower - upper) * fy + 0.5) as u8
-    })
+impl Sampler<'_> {
+    /// Writes row `y` of the result, interpolated bilinearly.
+    pub(crate) fn sample_row(&self, y: f32, line: &mut [u8]) {
+        pulp::Arch::new().dispatch(SampleRow { sampler: self, y, line });
+    }
+
+    #[inline(always)]
+    fn sample_pixels(&self, y: f32, line: &mut [u8]) {
+        let width = line.len() / 3;
+        for first in (0..width).step_by(GROUP) {
+            let places = self.places(first, y);
+            let mixed = mix(&self.neighbours(&places), &places);
+            for (index, pixel) in mixed.into_iter().enumerate().take(width - first) {
+                let target = &mut line[(first + index) * 3..];
+                // The fourth byte is where the next pixel comes: one store for a pixel.
+                match target.first_chunk_mut() {
+                    Some(four) => *four = pixel.to_le_bytes(),
+                    None => target.copy_from_slice(&pixel.to_le_bytes()[..3]),
+                }
+            }
+        }
+    }
+
+    /// The places of the pixels from `first` on of row `y`.
+    #[inline(always)]
+    fn places(&self, first: usize, y: f32) -> Places {
+        let map = &self.homography;
+        let (width, height) = (self.frame.width() as f32, self.frame.height() as f32);
+        let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
+        // Affine: no division.
+        let is_affine = map.w == [0.0; 2];
+        let mut places = Places {
+            left: [0; GROUP],
+            top: [0; GROUP],
+            part_right: [0.0; GROUP],
+            part_down: [0.0; GROUP],
+        };
+        for index in 0..GROUP {
+            let x = (first as i32 + index as i32) as f32;
+            let (mut right, mut down) = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
+            if !is_affine {
+                let w = map.w[0] * x + start[2];
+                (right, down) = (right / w, down / w);
+            }
+            // A point far outside the frame reads what is just outside it; this keeps the arithmetic below in range.
+            let (right, down) = (right.clamp(-2.0, width + 1.0), down.clamp(-2.0, height + 1.0));
+            let (left, top) = (right.floor(), down.floor());
+            places.left[index] = whole_number(left);
+            places.top[index] = whole_number(top);
+            places.part_right[index] = right - left;
+            places.part_down[index] = down - top;
+        }
+        places
+    }
+
+    #[inline(always)]
+    fn neighbours(&self, places: &Places) -> Neighbours {
+        let mut found = Neighbours {
+            upper: [0; GROUP],
+            upper_rest: [0; GROUP],
+            lower: [0; GROUP],
+            lower_rest: [0; GROUP],
+        };
+        for index in 0..GROUP {
+            let (left, top) = (places.left[index], places.top[index]);
+            let [upper, lower] = self.pairs_inside(left, top).unwrap_or_else(|| self.pairs_at_border(left, top));
+            (found.upper[index], found.upper_rest[index]) = (upper as u32, (upper >> 32) as u32);
+            (found.lower[index], found.lower_rest[index]) = (lower as u32, (lower >> 32) as u32);
+        }
+        found
+    }
+
+    /// A pixel and the one to its right, and the two below, where all are within the frame and two bytes follow.
+    #[inline(always)]
+    fn pairs_inside(&self, left: i32, top: i32) -> Option<[u64; 2]> {
+        let (left, top) = (usize::try_from(left).ok()?, usize::try_from(top).ok()?);
+        let (width, height) = (self.frame.width() as usize, self.frame.height() as usize);
+        if left + 1 >= width || top + 1 >= height {
+            return None;
+        }
+        let upper = (top * width + left) * 3;
+        let pair = |start: usize| {
+            let bytes = self.frame.pixels().get(start..)?.first_chunk::<8>()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        Some([pair(upper)?, pair(upper + width * 3)?])
+    }
+
+    #[cold]
+    fn pairs_at_border(&self, left: i32, top: i32) -> [u64; 2] {
+        [top, top + 1].map(|row| {
+            let [a, b, c] = border_pixel(self.frame, self.border, (left, row));
+            let [d, e, f] = border_pixel(self.frame, self.border, (left + 1, row));
+            u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+        })
+    }
+}
+
+/// Interpolates; red, green and blue of each pixel from the lowest byte on.
+#[inline(always)]
+fn mix(neighbours: &Neighbours, places: &Places) -> [u32; GROUP] {
+    let mut mixed = [0; GROUP];
+    for index in 0..GROUP {
+        let (part_right, part_down) = (places.part_right[index], places.part_down[index]);
+        let upper = (neighbours.upper[index], neighbours.upper_rest[index]);
+        let lower = (neighbours.lower[index], neighbours.lower_rest[index]);
+        let value = |left: u32, right: u32| {
+            let (left, right) = ((left & 0xff) as i32 as f32, (right & 0xff) as i32 as f32);
+            left + (right - left) * part_right
+        };
+        let channel = |upper: f32, lower: f32| u32::from(whole_byte(upper + (lower - upper) * part_down + 0.5));
+        let red = channel(value(upper.0, upper.0 >> 24), value(lower.0, lower.0 >> 24));
+        let green = channel(value(upper.0 >> 8, upper.1), value(lower.0 >> 8, lower.1));
+        let blue = channel(value(upper.0 >> 16, upper.1 >> 8), value(lower.0 >> 16, lower.1 >> 8));
+        mixed[index] = red | green << 8 | blue << 16;
+    }
+    mixed
 }
 
 #[cold]
@@ -105,6 +212,57 @@ mod tests {
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 200, 100, 20]);
         Sampler { frame, border: Border::Black, homography }.sample_row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 100, 50, 10]);
+    }
+
+    /// The definition, value by value.
+    fn reference(sampler: &Sampler<'_>, x: usize, y: f32) -> [u8; 3] {
+        let Homography { x: [a, b, c], y: [d, e, f], w: [g, h] } = sampler.homography;
+        let column = x as f32;
+        let w = g * column + (h * y + 1.0);
+        let (mut right, mut down) = (a * column + (b * y + c), d * column + (e * y + f));
+        if [g, h] != [0.0; 2] {
+            (right, down) = (right / w, down / w);
+        }
+        let (width, height) = (sampler.frame.width() as f32, sampler.frame.height() as f32);
+        let (right, down) = (right.clamp(-2.0, width + 1.0), down.clamp(-2.0, height + 1.0));
+        let (left, top) = (right.floor() as i32, down.floor() as i32);
+        let (fx, fy) = (right - right.floor(), down - down.floor());
+        let corners = [(left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)]
+            .map(|corner| border_pixel(sampler.frame, sampler.border, corner));
+        std::array::from_fn(|channel| {
+            let [tl, tr, bl, br] = corners.map(|corner| f32::from(corner[channel]));
+            let (upper, lower) = (tl + (tr - tl) * fx, bl + (br - bl) * fx);
+            (upper + (lower - upper) * fy + 0.5) as u8
+        })
+    }
+
+    #[test]
+    fn vectors_compute_what_single_values_do_to_the_last_bit() {
+        let pixels: Vec<u8> =
+            (0..31 * 23 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let frame = Frame::new(&pixels, 31, 23).unwrap();
+        let homographies = [
+            SAME,
+            // Rotated, over the frame's edges on all sides.
+            Homography { x: [0.61, -0.37, -3.2], y: [0.37, 0.61, -4.9], w: [0.0; 2] },
+            // A corner of the frame alone, enlarged: its last bytes too.
+            Homography { x: [0.05, 0.0, 28.7], y: [0.0, 0.05, 20.6], w: [0.0; 2] },
+            Homography { x: [1.1, 0.2, -2.0], y: [0.1, 0.9, 1.5], w: [0.004, -0.003] },
+        ];
+        for homography in homographies {
+            for border in [Border::Black, Border::Nearest] {
+                let sampler = Sampler { frame, border, homography };
+                // Lines of all lengths of a last group.
+                for width in 1..=2 * GROUP + 1 {
+                    let y = width as f32;
+                    let mut line = vec![77; width * 3];
+                    sampler.sample_row(y, &mut line);
+                    for (x, pixel) in line.chunks_exact(3).enumerate() {
+                        assert_eq!(pixel, reference(&sampler, x, y), "{homography:?} {border:?} {x} {y}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

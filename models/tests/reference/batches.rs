@@ -105,7 +105,7 @@ fn with_smaller_copies(picture: ReferencePicture) -> Vec<Picture> {
         let side = |pixels: u32| (pixels as f32 * zoom).round() as u32;
         let frame = picture.pixels.frame();
         let size = Size { width: side(frame.width()), height: side(frame.height()) };
-        Resizer::default().resize_frame(frame, ResizeTarget { size, filter: Filter::Lanczos })
+        Resizer::default().resize_frame(frame, ResizeTarget { size, filter: Filter::Bicubic })
     };
     let copies = [copy(0.8), copy(0.6)];
     std::iter::once(picture.pixels).chain(copies).collect()

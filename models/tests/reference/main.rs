@@ -315,7 +315,7 @@ fn the_bib_of_a_small_runner_is_read_where_the_gate_sees_a_number() {
         let zoom = 19.0 / wearer.width().max(0.8 * wearer.height());
         let side = |pixels: u32| (pixels as f32 * zoom).round() as u32;
         let size = Size { width: side(frame.width()), height: side(frame.height()) };
-        let small = Resizer::default().resize_frame(frame, ResizeTarget { size, filter: Filter::Lanczos });
+        let small = Resizer::default().resize_frame(frame, ResizeTarget { size, filter: Filter::Bicubic });
         let shrink = |rect: Rect| Rect {
             left: rect.left * zoom,
             top: rect.top * zoom,

@@ -36,7 +36,7 @@ impl UprightResizer {
 
     fn resize_pixels(&mut self, frame: Frame<'_>, size: Size) -> Picture {
         let mut pixels = self.pool.acquire_buffer(size.area() * 3);
-        let target = ResizeTarget { size, filter: Filter::Lanczos };
+        let target = ResizeTarget { size, filter: Filter::Bicubic };
         self.resizer.resize(frame.as_window(), target, &mut pixels);
         Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
     }

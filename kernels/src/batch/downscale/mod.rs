@@ -1,4 +1,4 @@
-//! Photos resized to 8-bit pictures by Lanczos: working frames, previews, thumbnails. Of photos and results of any
+//! Photos resized to 8-bit pictures bicubically: working frames, previews, thumbnails. Of photos and results of any
 //! sizes, in one launch a pass.
 
 mod plan;
@@ -24,7 +24,7 @@ static COLUMNS: Kernel =
 /// A photo and the size of its result; neither side is zero.
 pub type Downscale<'a> = (Frame<'a>, Size);
 
-/// Resizes each photo as [`Filter::Lanczos`] does. The arithmetic is of whole numbers, so pixels are the same on every
+/// Resizes each photo as [`Filter::Bicubic`] does. The arithmetic is of whole numbers, so pixels are the same on every
 /// device.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn resize_all(device: &Device, photos: &[Downscale<'_>]) -> Result<Vec<Pictu
     match device {
         Device::Cpu => {
             let mut resizer = Resizer::default();
-            let target = |size| ResizeTarget { size, filter: Filter::Lanczos };
+            let target = |size| ResizeTarget { size, filter: Filter::Bicubic };
             Ok(photos.iter().map(|(photo, size)| resizer.resize_frame(*photo, target(*size))).collect())
         }
         Device::Gpu(gpu) => plan::resize_all(&**gpu, photos),

@@ -1,6 +1,6 @@
 //! Downscaling on a GPU: tables of weights, and launches that fit its buffers.
 
-use super::weights::LanczosWeights;
+use super::weights::BicubicWeights;
 use super::{COLUMNS, Downscale, ROWS};
 use crate::batch::pixels::{PixelBuffer, Rows};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program};
@@ -8,8 +8,8 @@ use crate::image::frame::{Picture, Size};
 
 struct Planned<'a> {
     photo: Downscale<'a>,
-    rows: LanczosWeights,
-    columns: LanczosWeights,
+    rows: BicubicWeights,
+    columns: BicubicWeights,
 }
 
 /// Rows of a result that are computed together.
@@ -68,8 +68,8 @@ impl<'a> Planned<'a> {
     fn new(photo: Downscale<'a>) -> Self {
         let (frame, size) = photo;
         assert!(size.width > 0 && size.height > 0, "the target has a side of zero pixels");
-        let rows = LanczosWeights::new(frame.height(), size.height);
-        Self { photo, rows, columns: LanczosWeights::new(frame.width(), size.width) }
+        let rows = BicubicWeights::new(frame.height(), size.height);
+        Self { photo, rows, columns: BicubicWeights::new(frame.width(), size.width) }
     }
 
     fn source(&self, block: Block) -> Rows<'a> {
@@ -127,7 +127,7 @@ impl<'a> Launch<'a> {
         self.blocks.push(block);
     }
 
-    fn add_axis(&mut self, axis: &LanczosWeights, seen: std::ops::Range<u32>) -> u32 {
+    fn add_axis(&mut self, axis: &BicubicWeights, seen: std::ops::Range<u32>) -> u32 {
         let first = (self.cells.len() / 3) as u32;
         let weights = self.weights.len() as u32;
         for [start, weight, count] in &axis.cells[seen.start as usize..seen.end as usize] {

@@ -1,10 +1,10 @@
-//! Lanczos weights in whole numbers, those that the crate fast_image_resize uses for pictures of 8 bits, after Pillow:
-//! of each result pixel the source pixels within 3 of its centre, in units of the result where it is smaller;
+//! Bicubic weights in whole numbers, those that the crate fast_image_resize uses for pictures of 8 bits, after Pillow:
+//! of each result pixel the source pixels within 2 of its centre, in units of the result where it is smaller;
 //! normalised; scaled by the largest power of 2 at which the largest weight has 16 bits.
 
 /// The weights of all result pixels along one axis.
 #[derive(Default)]
-pub(super) struct LanczosWeights {
+pub(super) struct BicubicWeights {
     /// For each: the first source pixel, the first weight, how many.
     pub(super) cells: Vec<[u32; 3]>,
     pub(super) weights: Vec<i32>,
@@ -13,18 +13,26 @@ pub(super) struct LanczosWeights {
 }
 
 /// Source pixels that count, in each direction, where the result is not smaller.
-const SUPPORT: f64 = 3.0;
+const SUPPORT: f64 = 2.0;
 
 /// Most fraction bits: products of weights and pixels are added up in 32 bits.
 const MAX_SHIFT: u32 = 21;
 
-fn lanczos(x: f64) -> f64 {
-    let sinc =
-        |x: f64| if x == 0.0 { 1.0 } else { (x * std::f64::consts::PI).sin() / (x * std::f64::consts::PI) };
-    if (-SUPPORT..SUPPORT).contains(&x) { sinc(x) * sinc(x / SUPPORT) } else { 0.0 }
+/// How sharp it is.
+const A: f64 = -0.5;
+
+fn bicubic(x: f64) -> f64 {
+    let x = x.abs();
+    if x < 1.0 {
+        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+    } else if x < SUPPORT {
+        (((x - 5.0) * x + 8.0) * x - 4.0) * A
+    } else {
+        0.0
+    }
 }
 
-impl LanczosWeights {
+impl BicubicWeights {
     pub(super) fn new(from: u32, to: u32) -> Self {
         if from == to {
             // Copies: one whole is the weight of each.
@@ -39,7 +47,7 @@ impl LanczosWeights {
             let first = (centre - SUPPORT * shrinking).floor().max(0.0) as u32;
             let last = (centre + SUPPORT * shrinking).ceil().min(f64::from(from)) as u32;
             let values: Vec<f64> = (first..last)
-                .map(|at| lanczos((f64::from(at) - (centre - 0.5)) * (1.0 / shrinking)))
+                .map(|at| bicubic((f64::from(at) - (centre - 0.5)) * (1.0 / shrinking)))
                 .collect();
             let zeros = values.iter().take_while(|value| **value == 0.0).count();
             let values = &values[zeros..];
