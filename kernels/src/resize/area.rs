@@ -24,8 +24,11 @@ pub(crate) struct AreaWeights {
 #[derive(Default)]
 pub(crate) struct AreaShrinker {
     columns: AreaWeights,
+    /// The weights of the columns, as many for each output pixel: those that it lacks are zeros at the end. A number that differs
+    /// from pixel to pixel would be mispredicted.
+    column_weights: Vec<f32>,
     rows: AreaWeights,
-    /// The weighted sum of the source rows of one output row, and one value more: pixels are read as four.
+    /// The weighted sum of the source rows of one output row, and zeros that weights of zero are multiplied with.
     sums: Vec<f32>,
 }
 
@@ -72,8 +75,23 @@ impl AreaShrinker {
         debug_assert_eq!(out.len(), size.area() * 3);
         self.columns.compute(source.size().width, size.width);
         self.rows.compute(source.size().height, size.height);
-        self.sums.resize(source.size().width as usize * 3 + 1, 0.0);
+        let taps = self.equalise_column_weights();
+        self.sums.clear();
+        // Pixels are read as four values.
+        self.sums.resize((source.size().width as usize + taps) * 3 + 1, 0.0);
         pulp::Arch::new().dispatch(Shrink { shrinker: self, source, width: size.width as usize, out });
+    }
+
+    /// Fills `column_weights`; returns how many each pixel has.
+    fn equalise_column_weights(&mut self) -> usize {
+        let most = self.columns.cells.iter().map(|cell| cell.count as usize).max().unwrap_or(1);
+        self.column_weights.clear();
+        for cell in 0..self.columns.cells.len() {
+            let (_, weights) = self.columns.cell_weights(cell);
+            self.column_weights.extend_from_slice(weights);
+            self.column_weights.resize((cell + 1) * most, 0.0);
+        }
+        most
     }
 
     #[inline(always)]
@@ -81,7 +99,7 @@ impl AreaShrinker {
         for (y, line) in out.chunks_exact_mut(width * 3).enumerate() {
             let (first, weights) = self.rows.cell_weights(y);
             sum_rows(&mut self.sums, source, first as u32, weights);
-            shrink_columns(&self.sums, &self.columns, line);
+            shrink_columns(&self.sums, &self.columns.cells, &self.column_weights, line);
         }
     }
 }
@@ -148,10 +166,20 @@ fn add_rows<const N: usize>(sums: &mut [f32], is_first: bool, rows: [&[u8]; N], 
 
 /// Writes one output row: the weighted sums along the columns, rounded.
 #[inline(always)]
-fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
-    for cell in 0..line.len() / 3 {
-        let (first, weights) = columns.cell_weights(cell);
-        let covered = &sums[first * 3..(first + weights.len()) * 3 + 1];
+fn shrink_columns(sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
+    match weights.len() / cells.len() {
+        2 => shrink_columns_by(2, sums, cells, weights, line),
+        3 => shrink_columns_by(3, sums, cells, weights, line),
+        4 => shrink_columns_by(4, sums, cells, weights, line),
+        5 => shrink_columns_by(5, sums, cells, weights, line),
+        taps => shrink_columns_by(taps, sums, cells, weights, line),
+    }
+}
+
+#[inline(always)]
+fn shrink_columns_by(taps: usize, sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
+    for ((index, cell), weights) in cells.iter().enumerate().zip(weights.chunks_exact(taps)) {
+        let covered = &sums[cell.first_pixel as usize * 3..][..taps * 3 + 1];
         // Four at a time are one vector; the fourth is the next pixel's, and not used.
         let mut total = [0.5_f32; 4];
         for (tap, &weight) in weights.iter().enumerate() {
@@ -164,7 +192,8 @@ fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
         for (byte, total) in bytes.iter_mut().zip(total) {
             *byte = whole_byte(total);
         }
-        let target = &mut line[cell * 3..];
+        let target = &mut line[index * 3..];
+        // The fourth byte is where the next pixel comes: one store for a pixel.
         match target.first_chunk_mut() {
             Some(four) => *four = bytes,
             None => target.copy_from_slice(&bytes[..3]),

@@ -96,12 +96,8 @@ impl Sampler<'_> {
         let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
         // Affine: no division.
         let is_affine = map.w == [0.0; 2];
-        let mut places = Places {
-            left: [0; GROUP],
-            top: [0; GROUP],
-            part_right: [0.0; GROUP],
-            part_down: [0.0; GROUP],
-        };
+        let mut places =
+            Places { left: [0; GROUP], top: [0; GROUP], part_right: [0.0; GROUP], part_down: [0.0; GROUP] };
         for index in 0..GROUP {
             let x = (first as i32 + index as i32) as f32;
             let (mut right, mut down) = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
@@ -130,7 +126,8 @@ impl Sampler<'_> {
         };
         for index in 0..GROUP {
             let (left, top) = (places.left[index], places.top[index]);
-            let [upper, lower] = self.pairs_inside(left, top).unwrap_or_else(|| self.pairs_at_border(left, top));
+            let [upper, lower] =
+                self.pairs_inside(left, top).unwrap_or_else(|| self.pairs_at_border(left, top));
             (found.upper[index], found.upper_rest[index]) = (upper as u32, (upper >> 32) as u32);
             (found.lower[index], found.lower_rest[index]) = (lower as u32, (lower >> 32) as u32);
         }
@@ -175,7 +172,8 @@ fn mix(neighbours: &Neighbours, places: &Places) -> [u32; GROUP] {
             let (left, right) = ((left & 0xff) as i32 as f32, (right & 0xff) as i32 as f32);
             left + (right - left) * part_right
         };
-        let channel = |upper: f32, lower: f32| u32::from(whole_byte(upper + (lower - upper) * part_down + 0.5));
+        let channel =
+            |upper: f32, lower: f32| u32::from(whole_byte(upper + (lower - upper) * part_down + 0.5));
         let red = channel(value(upper.0, upper.0 >> 24), value(lower.0, lower.0 >> 24));
         let green = channel(value(upper.0 >> 8, upper.1), value(lower.0 >> 8, lower.1));
         let blue = channel(value(upper.0 >> 16, upper.1 >> 8), value(lower.0 >> 16, lower.1 >> 8));
