@@ -19,5 +19,5 @@ pub mod quantised;
 pub mod regions;
 pub mod resize;
 pub mod sharpness;
+mod vectors;
 pub mod warp;
-mod whole;

@@ -113,7 +113,7 @@ impl Slot<'_> {
     }
 }
 
-/// A row to write. Not a closure, which is a function of its own, compiled for any processor.
+/// A row to write.
 struct WriteRow<'n, 'p, 'l> {
     normalisation: &'n Normalisation,
     /// RGB.

@@ -43,12 +43,17 @@ pub(super) struct Contours {
     contour_ends: Vec<usize>,
 }
 
+/// Looks at all values, whatever the first ones say: vectors do.
+fn has_above(values: &[f32], threshold: f32) -> bool {
+    values.iter().fold(false, |any, &value| any | (value > threshold))
+}
+
 impl Contours {
     /// Finds the contours of the pixels above the threshold, dilated by one pixel to the right and down.
     pub(super) fn trace(&mut self, map: ProbabilityMap<'_>, threshold: f32) {
         self.points.clear();
         self.contour_ends.clear();
-        if map.values.iter().all(|&value| value <= threshold) {
+        if !has_above(map.values, threshold) {
             return;
         }
         self.find_runs(map, threshold);
@@ -106,7 +111,16 @@ impl Contours {
         self.mask.resize(width, false);
         self.runs.clear();
         self.row_starts.clear();
+        let mut was_empty = true;
         for y in 0..map.size.height as usize {
+            // Most rows are.
+            let is_empty = !has_above(map.row(y), threshold);
+            if is_empty && was_empty {
+                self.row_starts.push(self.runs.len());
+                self.runs.push(Run { start: 0, end: map.size.width, is_set: false });
+                continue;
+            }
+            was_empty = is_empty;
             // `row_above` is the undilated row above; each pixel is replaced by this row's once it was read.
             let mut left = (false, false);
             for ((set, above), &value) in self.mask.iter_mut().zip(&mut self.row_above).zip(map.row(y)) {

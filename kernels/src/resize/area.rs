@@ -2,7 +2,7 @@
 //! covered in part count by that fraction (the method of OpenCV's `INTER_AREA`).
 
 use crate::image::frame::{Size, Window};
-use crate::whole::whole_byte;
+use crate::vectors::whole_byte;
 
 /// The source pixels that one output pixel (cell) covers along one axis.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ impl AreaShrinker {
     }
 }
 
-/// A picture to shrink. Not a closure, which is a function of its own, compiled for any processor.
+/// A picture to shrink.
 struct Shrink<'s, 'w, 'o> {
     shrinker: &'s mut AreaShrinker,
     source: Window<'w>,
@@ -121,52 +121,41 @@ impl pulp::NullaryFnOnce for Shrink<'_, '_, '_> {
     }
 }
 
-/// Sets `sums` to the weighted sum of the source rows from `first` on.
+/// Sets `sums` to the weighted sum of the source rows from `first` on. Four rows at a time: the sums are loaded and stored once.
 #[inline(always)]
 fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
-    let row = |offset: usize| source.row(first + offset as u32);
-    let mut offset = 0;
-    // Four rows at a time: the sums are loaded and stored once.
-    while offset < weights.len() {
-        let (is_first, count) = (offset == 0, (weights.len() - offset).min(4));
-        let weight = |i: usize| weights[offset + i];
-        match count {
-            1 => add_rows(sums, is_first, [row(offset)], [weight(0)]),
-            2 => add_rows(sums, is_first, [row(offset), row(offset + 1)], [weight(0), weight(1)]),
-            3 => {
-                let rows = [row(offset), row(offset + 1), row(offset + 2)];
-                add_rows(sums, is_first, rows, [weight(0), weight(1), weight(2)]);
-            }
-            _ => {
-                let rows = [row(offset), row(offset + 1), row(offset + 2), row(offset + 3)];
-                add_rows(sums, is_first, rows, [weight(0), weight(1), weight(2), weight(3)]);
-            }
+    for (group, weights) in weights.chunks(4).enumerate() {
+        let row = |offset: u32| source.row(first + 4 * group as u32 + offset);
+        let begins = group == 0;
+        match *weights {
+            [a] => add_rows(sums, begins, [row(0)], [a]),
+            [a, b] => add_rows(sums, begins, [row(0), row(1)], [a, b]),
+            [a, b, c] => add_rows(sums, begins, [row(0), row(1), row(2)], [a, b, c]),
+            [a, b, c, d] => add_rows(sums, begins, [row(0), row(1), row(2), row(3)], [a, b, c, d]),
+            _ => unreachable!("chunks of four have one to four"),
         }
-        offset += count;
     }
 }
 
 /// Adds weighted rows to the sums, or begins with them.
 #[inline(always)]
-fn add_rows<const N: usize>(sums: &mut [f32], is_first: bool, rows: [&[u8]; N], weights: [f32; N]) {
+fn add_rows<const N: usize>(sums: &mut [f32], begins: bool, mut rows: [&[u8]; N], weights: [f32; N]) {
     let length = rows[0].len();
-    let sums = &mut sums[..length];
-    let mut cut = rows;
-    for row in &mut cut {
-        *row = &row[..length];
-    }
-    for i in 0..length {
-        let mut sum = if is_first { 0.0 } else { sums[i] };
-        for (row, weight) in cut.iter().zip(weights) {
-            sum += f32::from(row[i]) * weight;
+    // All of one length: no index is checked in the loop.
+    rows.iter_mut().for_each(|row| *row = &row[..length]);
+    for (index, total) in sums[..length].iter_mut().enumerate() {
+        let mut sum = if begins { 0.0 } else { *total };
+        for (row, weight) in rows.iter().zip(weights) {
+            sum += f32::from(row[index]) * weight;
         }
-        sums[i] = sum;
+        *total = sum;
     }
 }
 
 /// Writes one output row: the weighted sums along the columns, rounded.
 #[inline(always)]
 fn shrink_columns(sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
+    // As constants the usual numbers make loops without a jump: two thirds of the time.
     match weights.len() / cells.len() {
         2 => shrink_columns_by(2, sums, cells, weights, line),
         3 => shrink_columns_by(3, sums, cells, weights, line),
@@ -176,6 +165,7 @@ fn shrink_columns(sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &m
     }
 }
 
+/// The same, where each pixel has `taps` weights.
 #[inline(always)]
 fn shrink_columns_by(taps: usize, sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
     for ((index, cell), weights) in cells.iter().enumerate().zip(weights.chunks_exact(taps)) {
@@ -188,15 +178,16 @@ fn shrink_columns_by(taps: usize, sums: &[f32], cells: &[CellWeights], weights: 
                 *total += value * weight;
             }
         }
-        let mut bytes = [0; 4];
-        for (byte, total) in bytes.iter_mut().zip(total) {
+        let mut pixel = [0; 4];
+        for (byte, total) in pixel.iter_mut().zip(total) {
             *byte = whole_byte(total);
         }
+        // The fourth byte goes where the next pixel will: one store for a pixel. (As a function of its own, which the sampler
+        // could use too, it kept the compiler from unrolling the loop above.)
         let target = &mut line[index * 3..];
-        // The fourth byte is where the next pixel comes: one store for a pixel.
         match target.first_chunk_mut() {
-            Some(four) => *four = bytes,
-            None => target.copy_from_slice(&bytes[..3]),
+            Some(four) => *four = pixel,
+            None => target.copy_from_slice(&pixel[..3]),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! no prefilter, so shrinking by much aliases (see [`crate::resize::area`]).
 
 use crate::image::frame::{Size, Window};
-use crate::whole::whole_byte;
+use crate::vectors::whole_byte;
 
 /// The two source pixels that an output pixel is interpolated from, and its distance from the first (0 to 1).
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ impl Bilinear {
     }
 }
 
-/// A picture to resize. Not a closure, which is a function of its own, compiled for any processor.
+/// A picture to resize.
 struct Resize<'b, 'w, 'o> {
     bilinear: &'b mut Bilinear,
     source: Window<'w>,

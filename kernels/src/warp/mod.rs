@@ -4,7 +4,7 @@ pub mod align;
 pub mod rectify;
 
 use crate::image::frame::Frame;
-use crate::whole::{whole_byte, whole_number};
+use crate::vectors::{whole_byte, whole_number};
 
 /// Maps a point of the result to the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
 /// `w = g x + h y + 1`, with `x: [a, b, c]`, `y: [d, e, f]`, `w: [g, h]`. Pixel centres have whole coordinates.
@@ -49,7 +49,7 @@ struct Neighbours {
     lower_rest: [u32; GROUP],
 }
 
-/// One row to sample. Not a closure, which is a function of its own, compiled for any processor.
+/// One row to sample.
 struct SampleRow<'s, 'a, 'l> {
     sampler: &'s Sampler<'a>,
     y: f32,
@@ -78,11 +78,11 @@ impl Sampler<'_> {
             let places = self.places(first, y);
             let mixed = mix(&self.neighbours(&places), &places);
             for (index, pixel) in mixed.into_iter().enumerate().take(width - first) {
-                let target = &mut line[(first + index) * 3..];
-                // The fourth byte is where the next pixel comes: one store for a pixel.
+                let (target, pixel) = (&mut line[(first + index) * 3..], pixel.to_le_bytes());
+                // The fourth byte goes where the next pixel will: one store for a pixel.
                 match target.first_chunk_mut() {
-                    Some(four) => *four = pixel.to_le_bytes(),
-                    None => target.copy_from_slice(&pixel.to_le_bytes()[..3]),
+                    Some(four) => *four = pixel,
+                    None => target.copy_from_slice(&pixel[..3]),
                 }
             }
         }

@@ -1,10 +1,12 @@
-//! The whole part of floating-point numbers that are known to be in range. A cast says what becomes of all others too, which
-//! is no vector instruction.
+//! What loops need so that the compiler makes vector instructions of them. Those that the processor has are found at run
+//! time: a loop is in a struct that `pulp` dispatches, with all that it calls inlined. A closure would be a function of its own,
+//! compiled for any processor.
 
 /// 2^23: of a float of this size the last bit counts ones.
 const ONES: f32 = 8_388_608.0;
 
-/// The whole part of a number from 0 up to 256.
+/// The whole part of a number of at least 0 and below 256. A cast says what becomes of all others too, for which there is no
+/// vector instruction.
 #[inline(always)]
 pub(crate) fn whole_byte(value: f32) -> u8 {
     (value.floor() + ONES).to_bits() as u8
@@ -34,8 +36,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_does_no_harm() {
-        for value in [f32::NAN, f32::INFINITY, -1.0] {
+    fn what_is_out_of_range_is_no_panic() {
+        for value in [f32::NAN, f32::INFINITY, f32::MIN, -1.0, -1.5 * ONES] {
             let (_, _) = (whole_byte(value), whole_number(value));
         }
     }
