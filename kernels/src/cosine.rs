@@ -43,22 +43,52 @@ impl Cosine {
     ///
     /// # Panics
     /// When `rows` is not a whole number of vectors, or the probe is empty.
-    pub fn for_each_hit(&self, query: &VectorQuery<'_>, rows: &[f32], mut hit: impl FnMut(Neighbour)) {
+    pub fn for_each_hit(&self, query: &VectorQuery<'_>, rows: &[f32], hit: impl FnMut(Neighbour)) {
         let dimension = query.probe.len();
         assert!(dimension > 0 && rows.len().is_multiple_of(dimension), "rows of {dimension} numbers");
-        self.arch.dispatch(|| {
-            for (row, vector) in rows.chunks_exact(dimension).enumerate() {
-                let score = dot(query.probe, vector);
-                if score >= query.min_score {
-                    hit(Neighbour { row, score });
-                }
-            }
-        });
+        self.arch.dispatch(FindHits { query: *query, rows, hit });
     }
 
     /// Returns the dot product of two vectors of equal length: bit for bit the score that a search gives.
     pub fn score(&self, a: &[f32], b: &[f32]) -> f32 {
-        self.arch.dispatch(|| dot(a, b))
+        self.arch.dispatch(Dot { a, b })
+    }
+}
+
+/// The search over rows, for [`crate::vectors`].
+struct FindHits<'a, F> {
+    query: VectorQuery<'a>,
+    rows: &'a [f32],
+    hit: F,
+}
+
+impl<F: FnMut(Neighbour)> pulp::NullaryFnOnce for FindHits<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(mut self) {
+        let Self { query: VectorQuery { probe, min_score }, rows, .. } = self;
+        for (row, vector) in rows.chunks_exact(probe.len()).enumerate() {
+            let score = dot(probe, vector);
+            if score >= min_score {
+                (self.hit)(Neighbour { row, score });
+            }
+        }
+    }
+}
+
+/// One dot product, for the same.
+struct Dot<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl pulp::NullaryFnOnce for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn call(self) -> f32 {
+        dot(self.a, self.b)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Contours {
     contour_ends: Vec<usize>,
 }
 
-/// Looks at all values, whatever the first ones say: vectors do.
+/// Whether a value is above the threshold. Without an early exit, so that it is compiled to vector instructions.
 fn has_above(values: &[f32], threshold: f32) -> bool {
     values.iter().fold(false, |any, &value| any | (value > threshold))
 }
@@ -53,11 +53,9 @@ impl Contours {
     pub(super) fn trace(&mut self, map: ProbabilityMap<'_>, threshold: f32) {
         self.points.clear();
         self.contour_ends.clear();
-        if !has_above(map.values, threshold) {
-            return;
+        if self.find_runs(map, threshold) {
+            self.collect_contours(map.size.width);
         }
-        self.find_runs(map, threshold);
-        self.collect_contours(map.size.width);
     }
 
     /// Finds the contours of a map that is thresholded and dilated.
@@ -103,24 +101,23 @@ impl Contours {
         })
     }
 
-    /// Thresholds and dilates the map row by row and splits the rows into runs.
-    fn find_runs(&mut self, map: ProbabilityMap<'_>, threshold: f32) {
+    /// Thresholds and dilates the map row by row and splits the rows into runs. Returns whether any value is above the threshold.
+    fn find_runs(&mut self, map: ProbabilityMap<'_>, threshold: f32) -> bool {
         let width = map.size.width as usize;
         self.row_above.clear();
         self.row_above.resize(width, false);
         self.mask.resize(width, false);
         self.runs.clear();
         self.row_starts.clear();
-        let mut was_empty = true;
+        let (mut has_any, mut was_empty) = (false, true);
         for y in 0..map.size.height as usize {
-            // Most rows are.
             let is_empty = !has_above(map.row(y), threshold);
             if is_empty && was_empty {
-                self.row_starts.push(self.runs.len());
-                self.runs.push(Run { start: 0, end: map.size.width, is_set: false });
+                // As most are: below an empty row it is one run after the dilation too, and `row_above` has no set pixel.
+                self.add_empty_row(map.size.width);
                 continue;
             }
-            was_empty = is_empty;
+            (has_any, was_empty) = (true, is_empty);
             // `row_above` is the undilated row above; each pixel is replaced by this row's once it was read.
             let mut left = (false, false);
             for ((set, above), &value) in self.mask.iter_mut().zip(&mut self.row_above).zip(map.row(y)) {
@@ -132,6 +129,12 @@ impl Contours {
             self.add_row_of_runs();
         }
         self.row_starts.push(self.runs.len());
+        has_any
+    }
+
+    fn add_empty_row(&mut self, width: u32) {
+        self.row_starts.push(self.runs.len());
+        self.runs.push(Run { start: 0, end: width, is_set: false });
     }
 
     /// Splits the row in `mask` into runs.
@@ -247,6 +250,15 @@ mod tests {
     #[test]
     fn a_dot_becomes_two_by_two() {
         assert_eq!(contours(&[".....", ".#...", ".....", "....."]), [vec![(1, 1), (1, 2), (2, 1), (2, 2)]]);
+    }
+
+    #[test]
+    fn regions_below_empty_rows_are_where_they_are() {
+        let dot = |x, y| vec![(x, y), (x, y + 1), (x + 1, y), (x + 1, y + 1)];
+        let found =
+            contours(&["......", ".#....", "......", "......", "......", "......", "...#..", "......"]);
+        assert_eq!(found, [dot(1, 1), dot(3, 6)]);
+        assert!(contours(&["...", "...", "..."]).is_empty());
     }
 
     #[test]

@@ -24,11 +24,11 @@ pub(crate) struct AreaWeights {
 #[derive(Default)]
 pub(crate) struct AreaShrinker {
     columns: AreaWeights,
-    /// The weights of the columns, as many for each output pixel: those that it lacks are zeros at the end. A number that differs
-    /// from pixel to pixel would be mispredicted.
+    /// The weights of the columns, padded with zeros to the same number for each output pixel: the branches of a loop whose length
+    /// varies are mispredicted.
     column_weights: Vec<f32>,
     rows: AreaWeights,
-    /// The weighted sum of the source rows of one output row, and zeros that weights of zero are multiplied with.
+    /// The weighted sum of the source rows of one output row, and zeros behind them, which padding weights read.
     sums: Vec<f32>,
 }
 
@@ -79,12 +79,12 @@ impl AreaShrinker {
         self.sums.clear();
         // Pixels are read as four values.
         self.sums.resize((source.size().width as usize + taps) * 3 + 1, 0.0);
-        pulp::Arch::new().dispatch(Shrink { shrinker: self, source, width: size.width as usize, out });
+        pulp::Arch::new().dispatch(Shrink { shrinker: self, source, taps, out });
     }
 
     /// Fills `column_weights`; returns how many each pixel has.
     fn equalise_column_weights(&mut self) -> usize {
-        let most = self.columns.cells.iter().map(|cell| cell.count as usize).max().unwrap_or(1);
+        let most = self.columns.cells.iter().map(|cell| cell.count as usize).max().unwrap_or(0);
         self.column_weights.clear();
         for cell in 0..self.columns.cells.len() {
             let (_, weights) = self.columns.cell_weights(cell);
@@ -95,11 +95,47 @@ impl AreaShrinker {
     }
 
     #[inline(always)]
-    fn shrink_rows(&mut self, source: Window<'_>, width: usize, out: &mut [u8]) {
-        for (y, line) in out.chunks_exact_mut(width * 3).enumerate() {
+    fn shrink_rows(&mut self, source: Window<'_>, taps: usize, out: &mut [u8]) {
+        for (y, line) in out.chunks_exact_mut(self.columns.cells.len() * 3).enumerate() {
             let (first, weights) = self.rows.cell_weights(y);
             sum_rows(&mut self.sums, source, first as u32, weights);
-            shrink_columns(&self.sums, &self.columns.cells, &self.column_weights, line);
+            // As constants the usual numbers make loops without a branch.
+            match taps {
+                2 => self.shrink_columns(2, line),
+                3 => self.shrink_columns(3, line),
+                4 => self.shrink_columns(4, line),
+                5 => self.shrink_columns(5, line),
+                taps => self.shrink_columns(taps, line),
+            }
+        }
+    }
+
+    /// Writes one output row: the weighted sums along the columns, rounded.
+    #[inline(always)]
+    fn shrink_columns(&self, taps: usize, line: &mut [u8]) {
+        let weights = self.column_weights.chunks_exact(taps);
+        for ((index, cell), weights) in self.columns.cells.iter().enumerate().zip(weights) {
+            let covered = &self.sums[cell.first_pixel as usize * 3..][..taps * 3 + 1];
+            // Four at a time are one vector; the fourth is the next pixel's, and not used.
+            let mut total = [0.5_f32; 4];
+            for (tap, &weight) in weights.iter().enumerate() {
+                let values: &[f32; 4] = covered[tap * 3..].first_chunk().expect("one more than the pixels");
+                for (total, value) in total.iter_mut().zip(values) {
+                    *total += value * weight;
+                }
+            }
+            let mut pixel = [0; 4];
+            for (byte, total) in pixel.iter_mut().zip(total) {
+                // The sum of many rounded products may be more than the largest value.
+                *byte = whole_byte(total.min(255.5));
+            }
+            let target = &mut line[index * 3..];
+            // The fourth byte goes where the next pixel will: one store for a pixel, as in the sampler. (In a function of their
+            // own, these lines keep the compiler from unrolling the loop above.)
+            match target.first_chunk_mut() {
+                Some(four) => *four = pixel,
+                None => target.copy_from_slice(&pixel[..3]),
+            }
         }
     }
 }
@@ -108,7 +144,8 @@ impl AreaShrinker {
 struct Shrink<'s, 'w, 'o> {
     shrinker: &'s mut AreaShrinker,
     source: Window<'w>,
-    width: usize,
+    /// Weights of a column.
+    taps: usize,
     out: &'o mut [u8],
 }
 
@@ -117,7 +154,7 @@ impl pulp::NullaryFnOnce for Shrink<'_, '_, '_> {
 
     #[inline(always)]
     fn call(self) {
-        self.shrinker.shrink_rows(self.source, self.width, self.out);
+        self.shrinker.shrink_rows(self.source, self.taps, self.out);
     }
 }
 
@@ -152,46 +189,6 @@ fn add_rows<const N: usize>(sums: &mut [f32], begins: bool, mut rows: [&[u8]; N]
     }
 }
 
-/// Writes one output row: the weighted sums along the columns, rounded.
-#[inline(always)]
-fn shrink_columns(sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
-    // As constants the usual numbers make loops without a jump: two thirds of the time.
-    match weights.len() / cells.len() {
-        2 => shrink_columns_by(2, sums, cells, weights, line),
-        3 => shrink_columns_by(3, sums, cells, weights, line),
-        4 => shrink_columns_by(4, sums, cells, weights, line),
-        5 => shrink_columns_by(5, sums, cells, weights, line),
-        taps => shrink_columns_by(taps, sums, cells, weights, line),
-    }
-}
-
-/// The same, where each pixel has `taps` weights.
-#[inline(always)]
-fn shrink_columns_by(taps: usize, sums: &[f32], cells: &[CellWeights], weights: &[f32], line: &mut [u8]) {
-    for ((index, cell), weights) in cells.iter().enumerate().zip(weights.chunks_exact(taps)) {
-        let covered = &sums[cell.first_pixel as usize * 3..][..taps * 3 + 1];
-        // Four at a time are one vector; the fourth is the next pixel's, and not used.
-        let mut total = [0.5_f32; 4];
-        for (tap, &weight) in weights.iter().enumerate() {
-            let values: &[f32; 4] = covered[tap * 3..].first_chunk().expect("one more than the pixels");
-            for (total, value) in total.iter_mut().zip(values) {
-                *total += value * weight;
-            }
-        }
-        let mut pixel = [0; 4];
-        for (byte, total) in pixel.iter_mut().zip(total) {
-            *byte = whole_byte(total);
-        }
-        // The fourth byte goes where the next pixel will: one store for a pixel. (As a function of its own, which the sampler
-        // could use too, it kept the compiler from unrolling the loop above.)
-        let target = &mut line[index * 3..];
-        match target.first_chunk_mut() {
-            Some(four) => *four = pixel,
-            None => target.copy_from_slice(&pixel[..3]),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,8 +215,15 @@ mod tests {
 
     #[test]
     fn each_pixel_is_the_mean_of_what_it_covers() {
-        for (from, to) in [((40, 30), (20, 10)), ((37, 23), (20, 22)), ((64, 48), (64, 7)), ((50, 9), (3, 1))]
-        {
+        let sizes = [
+            ((40, 30), (20, 10)),
+            ((40, 30), (10, 6)),
+            ((33, 23), (10, 4)),
+            ((37, 23), (20, 22)),
+            ((64, 48), (64, 7)),
+            ((50, 9), (3, 1)),
+        ];
+        for (from, to) in sizes {
             let pixels: Vec<u8> =
                 (0..from.0 * from.1 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let frame = Frame::new(&pixels, from.0, from.1).unwrap();

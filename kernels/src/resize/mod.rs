@@ -21,7 +21,6 @@ const MAX_KEPT_BYTES: usize = 24 << 20;
 pub enum Filter {
     /// Bicubic convolution with a = -0.5 (Keys: "Cubic convolution interpolation for digital image processing", 1981), over a
     /// wider area where a side shrinks: sharp, for previews. Near the edges of a window it also samples the frame around it.
-    /// Lanczos with a support of 3 takes a third longer.
     Bicubic,
     /// The mean of the covered area: for network inputs that shrink. Falls back to [`Filter::Bilinear`] where a side
     /// grows.

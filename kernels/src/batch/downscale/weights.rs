@@ -18,7 +18,7 @@ const SUPPORT: f64 = 2.0;
 /// Most fraction bits: products of weights and pixels are added up in 32 bits.
 const MAX_SHIFT: u32 = 21;
 
-/// How sharp it is.
+/// Keys' parameter; with this value the curve is the Catmull-Rom spline.
 const A: f64 = -0.5;
 
 fn bicubic(x: f64) -> f64 {
