@@ -167,7 +167,7 @@ impl Sampler<'_> {
 #[inline(always)]
 fn mix(neighbours: &Neighbours, places: &Places) -> [u32; GROUP] {
     let mut mixed = [0; GROUP];
-    for index in 0..GROUP {
+    for (index, pixel) in mixed.iter_mut().enumerate() {
         let (part_right, part_down) = (places.part_right[index], places.part_down[index]);
         let upper = (neighbours.upper[index], neighbours.upper_rest[index]);
         let lower = (neighbours.lower[index], neighbours.lower_rest[index]);
@@ -180,7 +180,7 @@ fn mix(neighbours: &Neighbours, places: &Places) -> [u32; GROUP] {
         let red = channel(value(upper.0, upper.0 >> 24), value(lower.0, lower.0 >> 24));
         let green = channel(value(upper.0 >> 8, upper.1), value(lower.0 >> 8, lower.1));
         let blue = channel(value(upper.0 >> 16, upper.1 >> 8), value(lower.0 >> 16, lower.1 >> 8));
-        mixed[index] = red | green << 8 | blue << 16;
+        *pixel = red | green << 8 | blue << 16;
     }
     mixed
 }
