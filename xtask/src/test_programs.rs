@@ -2,6 +2,7 @@
 //! servers and clocks for more than half of their time. Not a process for each test, as cargo-nextest has: many tests of a
 //! program share its servers and networks, which take longer to start than the tests.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -31,10 +32,16 @@ pub struct TestProgram {
     command: Command,
 }
 
+/// What a test prints at the beginning of a line, with the reason, when it cannot test what it is for.
+const SKIPPED: &str = "SKIPPED";
+
 /// One that has ended.
 struct Outcome {
     name: String,
+    /// Without what tests printed that succeeded.
     output: String,
+    /// The lines of tests that were skipped, whole or in part.
+    skipped: Vec<String>,
     duration: Duration,
     status: io::Result<ExitStatus>,
 }
@@ -78,7 +85,8 @@ fn from_message(root: &Path, message: &Value) -> Option<TestProgram> {
     }
     let package = Path::new(message["manifest_path"].as_str()?).parent()?;
     let mut command = Command::new(message["executable"].as_str()?);
-    command.current_dir(package).env("CARGO_MANIFEST_DIR", package);
+    // Tests that were skipped have succeeded, and say why.
+    command.current_dir(package).env("CARGO_MANIFEST_DIR", package).arg("--show-output");
     let target = &message["target"];
     let unit = if target["kind"][0] == "test" { "" } else { "unit tests of " };
     let folder = package.strip_prefix(root).unwrap_or(package);
@@ -87,7 +95,8 @@ fn from_message(root: &Path, message: &Value) -> Option<TestProgram> {
 }
 
 /// Runs all of them, also when some fail. The output of each is printed whole when it has ended; until then it is in a file
-/// in `folder`. At the end, why programs failed is printed once more: the lines above it are thousands.
+/// in `folder`. At the end, what tests have skipped and why programs failed is printed once more: the lines above it are
+/// thousands.
 ///
 /// # Errors
 /// When one cannot be started or fails; the error names each.
@@ -96,21 +105,24 @@ pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
     let total = programs.len();
     let waiting = Mutex::new(programs.into_iter());
     // Held while an output is printed, so that no two mix.
-    let failed = Mutex::new(Vec::new());
+    let ended = Mutex::new((Vec::new(), Vec::new()));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(program) = take(&waiting) {
                     let outcome = program.run(folder);
-                    let mut failed = lock(&failed);
-                    if !outcome.print() {
-                        failed.push(outcome);
-                    }
+                    let mut ended = lock(&ended);
+                    let (succeeded, failed) = &mut *ended;
+                    if outcome.print() { succeeded.push(outcome) } else { failed.push(outcome) }
                 }
             });
         }
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (succeeded, failed) = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let skips = list_skips(succeeded.iter().chain(&failed));
+    if !skips.is_empty() {
+        println!("\n!! Not everything was tested:\n  {}", skips.join("\n  "));
+    }
     if !failed.is_empty() {
         for outcome in &failed {
             println!("\n-- {} {}\n{}", outcome.name, outcome.ended(), failure_excerpts(&outcome.output));
@@ -120,6 +132,32 @@ pub fn run(programs: Vec<TestProgram>, folder: &Path) -> anyhow::Result<()> {
     }
     println!("\nAll {total} test programs succeeded.");
     Ok(())
+}
+
+/// Why tests were skipped, whole or in part, each reason once, with the programs of these tests.
+fn list_skips<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> Vec<String> {
+    let mut programs_by_reason: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for outcome in outcomes {
+        for reason in &outcome.skipped {
+            *programs_by_reason.entry(reason).or_default().entry(&outcome.name).or_default() += 1;
+        }
+    }
+    let line = |(reason, programs): (&str, BTreeMap<&str, usize>)| {
+        let counts = programs.into_iter().map(|(program, count)| format!("{program} {count}"));
+        format!("{reason} ({})", counts.collect::<Vec<_>>().join(", "))
+    };
+    programs_by_reason.into_iter().map(line).collect()
+}
+
+/// The output of a program without what tests printed that succeeded, and the lines among that by which tests say that they
+/// were skipped.
+fn split_output(output: &str) -> (String, Vec<String>) {
+    let start = output.find("\nsuccesses:\n").unwrap_or(output.len());
+    let (before, rest) = output.split_at(start);
+    let ends = ["\nfailures:\n", "\ntest result: "].into_iter().filter_map(|mark| rest.find(mark));
+    let (of_successes, after) = rest.split_at(ends.min().unwrap_or(rest.len()));
+    let skipped = of_successes.lines().filter(|line| line.starts_with(SKIPPED)).map(str::to_owned);
+    (format!("{before}{after}"), skipped.collect())
 }
 
 /// The panics of a test program, each without its backtrace and shortened; the end of the output where there is none.
@@ -157,8 +195,8 @@ impl TestProgram {
         let status = self.run_into(&path);
         let duration = start.elapsed();
         let output = fs::read(&path).unwrap_or_default();
-        let output = String::from_utf8_lossy(&output).trim().to_owned();
-        Outcome { name: self.name, output, duration, status }
+        let (output, skipped) = split_output(String::from_utf8_lossy(&output).trim());
+        Outcome { name: self.name, output, skipped, duration, status }
     }
 
     /// Runs with both outputs in one file, in the order of their writes.
@@ -213,6 +251,35 @@ mod tests {
         assert_eq!(named, ["a", "b"]);
         assert!(done.exists());
         assert_eq!(fs::read_to_string(outputs.join("a.txt")).unwrap(), "first\n");
+    }
+
+    #[test]
+    fn tests_that_were_skipped_are_named_with_their_reason() {
+        let output = "running 3 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\nlog\nSKIPPED: no photos\n\n\
+                      ---- b stdout ----\nSKIPPED: no photos\n\nsuccesses:\n    a\n    b\n\ntest result: ok. 3 passed";
+        let (shown, skipped) = split_output(output);
+        assert_eq!(shown, "running 3 tests\ntest a ... ok\n\ntest result: ok. 3 passed");
+        assert_eq!(skipped, ["SKIPPED: no photos"; 2]);
+        let failed = "test a ... FAILED\n\nsuccesses:\n\n---- b stdout ----\nlog\n\nsuccesses:\n    b\n\nfailures:\n\n\
+                      ---- a stdout ----\npanicked at here\n\ntest result: FAILED";
+        let (shown, skipped) = split_output(failed);
+        let expected =
+            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\npanicked at here\n\ntest result: FAILED";
+        assert_eq!((shown.as_str(), skipped.len()), (expected, 0));
+        assert_eq!(split_output("no tests"), ("no tests".to_owned(), Vec::new()));
+        let outcome = |name: &str, skipped: &[&str]| Outcome {
+            name: name.to_owned(),
+            output: String::new(),
+            skipped: skipped.iter().map(|reason| (*reason).to_owned()).collect(),
+            duration: Duration::ZERO,
+            status: Ok(ExitStatus::default()),
+        };
+        let outcomes = [
+            outcome("a", &["SKIPPED: no photos", "SKIPPED: no photos"]),
+            outcome("b", &["SKIPPED: no GPU", "SKIPPED: no photos"]),
+            outcome("c", &[]),
+        ];
+        assert_eq!(list_skips(outcomes.iter()), ["SKIPPED: no GPU (b 1)", "SKIPPED: no photos (a 2, b 1)"]);
     }
 
     #[test]
