@@ -137,7 +137,8 @@ impl Sampler<'_> {
         found
     }
 
-    /// A pixel and the one to its right, and the two below, where all are within the frame and two bytes follow: eight are loaded of six.
+    /// A pixel and the one to its right, and the two below, where all are within the frame and two bytes follow: eight are
+    /// loaded of six.
     #[inline(always)]
     fn pairs_inside(&self, left: i32, top: i32) -> Option<[u64; 2]> {
         let (left, top) = (usize::try_from(left).ok()?, usize::try_from(top).ok()?);
