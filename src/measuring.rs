@@ -36,6 +36,9 @@ pub struct MeasureArguments {
     /// Which runners are read only where the bib gate sees a number
     #[arg(long, value_name = "NAME", default_value = "small", value_parser = BIB_GATES)]
     bib_gate: BibGateChoice,
+    /// Leave the light text detector out
+    #[arg(long)]
+    without_light_pass: bool,
 }
 
 /// Measures the networks in this process, unless the file has what is to be known.
@@ -43,11 +46,13 @@ pub struct MeasureArguments {
 /// # Errors
 /// When a network cannot be loaded or run.
 pub fn measure(arguments: &MeasureArguments) -> anyhow::Result<ExitCode> {
-    let MeasureArguments { library, models_dir, file, bib_gate } = arguments;
+    let MeasureArguments { library, models_dir, file, bib_gate, without_light_pass } = arguments;
     let library = library.clone();
     let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, ordinal: 0, kernel_cache: None };
     let runtime = Arc::new(Runtime::open(&settings)?);
-    let networks = ZooModels::open(runtime, models_dir.clone())?.with_bib_gate(*bib_gate);
+    let networks = ZooModels::open(runtime, models_dir.clone())?
+        .with_bib_gate(*bib_gate)
+        .with_light_pass(!without_light_pass);
     println!("{}", networks.measure(Some(file))?.circumstances());
     Ok(ExitCode::SUCCESS)
 }
@@ -88,5 +93,6 @@ fn command(config: &Config, networks: &ZooModels, file: &Path) -> std::io::Resul
     command.arg(MEASURE_COMMAND).arg(networks.runtime().library()).arg(&models.models_dir).arg(file);
     let bib_gate = BIB_GATES.0.iter().find(|(_, choice)| *choice == models.bib_gate);
     command.args(bib_gate.map(|(name, _)| format!("--bib-gate={name}")));
+    command.args((!models.light_text_detector).then_some("--without-light-pass"));
     Ok(command)
 }

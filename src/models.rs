@@ -53,7 +53,8 @@ fn open_zoo(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
 /// When a model file is missing or wrong.
 pub fn open_networks(config: &Config, runtime: Runtime) -> anyhow::Result<ZooModels> {
     let models = &config.settings.models;
-    Ok(ZooModels::open(Arc::new(runtime), models.models_dir.clone())?.with_bib_gate(models.bib_gate))
+    let networks = ZooModels::open(Arc::new(runtime), models.models_dir.clone())?;
+    Ok(networks.with_bib_gate(models.bib_gate).with_light_pass(models.light_text_detector))
 }
 
 /// Where the measured speeds of the networks are kept.

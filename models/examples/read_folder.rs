@@ -1,9 +1,9 @@
 //! Reads the bibs of a folder of photos and compares them with labels: recall, precision, CPU time per step.
 //!
-//! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [gate] [--faces SIDE] [--out F.json]`: PHOTOS is the folder
-//! that the `file` column of the csv is relative to; `gate` has the bib gate decide about all torsos; faces are detected at
-//! a long side of SIDE, 640 by default. Photos are the working frames as they are. A photo's result is the set of its
-//! accepted bibs; leading zeros do not count. Precision is a lower bound where not every readable bib is labelled.
+//! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16|int8] [gate] [--no-light-pass] [--faces SIDE] [--out F.json]`: PHOTOS
+//! is the folder that the `file` column of the csv is relative to; `gate` has the bib gate decide about all torsos; without the
+//! light pass the text detector looks at all that are read; faces are detected at a long side of SIDE, 640 by default. Photos
+//! are the working frames as they are. A photo's result is the set of its accepted bibs; leading zeros do not count. Precision is a lower bound where not every readable bib is labelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{runtime}");
     let models = ZooModels::open(Arc::new(runtime), run.models.clone())?
         .with_bib_gate(run.bib_gate)
+        .with_light_pass(run.light_pass)
         .with_precision(PrecisionChoice::Always(run.precision), None)?;
     let mut bench = FolderReader {
         detector: models.create_face_detector()?,
@@ -90,6 +91,7 @@ struct Arguments {
     library: PathBuf,
     precision: Precision,
     bib_gate: BibGateChoice,
+    light_pass: bool,
     face_side: u32,
     out: Option<PathBuf>,
 }
@@ -101,10 +103,14 @@ impl Arguments {
             || words.next().map(PathBuf::from).ok_or("see the first lines of this file for arguments");
         let (photos, labels, models, library) = (next()?, next()?, next()?, next()?);
         let (precision, bib_gate, face_side) = (Precision::F32, BibGateChoice::Small, FACE_LONG_SIDE);
-        let mut run = Self { photos, labels, models, library, precision, bib_gate, face_side, out: None };
+        let (light_pass, out) = (true, None);
+        let mut run =
+            Self { photos, labels, models, library, precision, bib_gate, light_pass, face_side, out };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "bf16" => run.precision = Precision::Bf16,
+                "int8" => run.precision = Precision::Int8,
+                "--no-light-pass" => run.light_pass = false,
                 "gate" => run.bib_gate = BibGateChoice::All,
                 "--faces" => run.face_side = words.next().ok_or("--faces needs a number")?.parse()?,
                 "--out" => run.out = words.next().map(PathBuf::from),

@@ -2,7 +2,7 @@
 its output stays what it was. The text networks are measured on drawn torsos, as the gate is trained, the face embedder on
 portraits in the public domain, each changed in many ways; no photo of a race is used.
 
-usage: calibrate.py detector|recogniser|embedder OUT.json --models FOLDER --materials FOLDER [--portraits FOLDER]
+usage: calibrate.py detector|light|recogniser|embedder OUT.json --models FOLDER --materials FOLDER [--portraits FOLDER]
                     [--pictures 400] [--seed 77]
 """
 
@@ -20,7 +20,8 @@ from onnx import helper
 import materials
 from draw import Draw
 from measure import find_faces, scaled
-from teacher import Teacher, canvas_tensor, session, strip
+from patterns import LIGHT_HEIGHT, LIGHT_WIDTH
+from teacher import Teacher, canvas_tensor, planes, session, strip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
 import quantise  # noqa: E402
@@ -28,15 +29,20 @@ from onnx_edit import Network  # noqa: E402
 
 NETWORKS = {
     "detector": "pp_ocrv4_det_factored.onnx",
+    "light": "light_text_detector.onnx",
     "recogniser": "rec_v4_alnum.onnx",
     "embedder": "omz_face_reid_0095_fused.onnx",
 }
+
+# The folder of the networks that are trained here.
+TRAINED = Path(__file__).parents[1] / "trained"
 
 # Layers that stay in f32, by what `quantise.py` calls their outputs: these lower the cosine of the network's output by more
 # than .0014 when they alone are quantised, or gain little. One of the recogniser's larger layers that lowers it by .0023 is
 # quantised all the same. Depthwise convolutions stay in f32 too: their channels differ in range.
 KEPT = {
     "detector": {"conv_3", "conv_12", "conv_21"},
+    "light": set(),
     "recogniser": {"conv_0", "conv_3", "conv_8", "conv_89", "conv_93", "conv_239", "conv_244", "conv_248"},
     "embedder": {"conv_2"},
 }
@@ -55,18 +61,19 @@ DIGITS = 4
 
 
 def draw_torsos(arguments):
-    """Inputs of the text networks: canvases, and the strips of the boxes that may be bibs."""
+    """Inputs of the text networks: canvases, the same at half the scale, and the strips of the boxes that may be bibs."""
     packages = materials.fetch(arguments.materials)
     draw = Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
     teacher = Teacher(arguments.models)
-    canvases, strips = [], []
+    canvases, halves, strips = [], [], []
     for _ in range(arguments.pictures):
         canvas, filled, edges = draw.torso_canvas()
         canvases.append(canvas_tensor(canvas, filled))
+        halves.append(planes(cv2.resize(canvas, (LIGHT_WIDTH, LIGHT_HEIGHT), interpolation=cv2.INTER_AREA))[None])
         visible = canvas[:filled[0], :filled[1]]
         boxes = teacher.boxes(teacher.run(teacher.detector, canvases[-1])[0, 0])
         strips += [strip(visible, box) for box in boxes if teacher.may_be_bib(box, filled[1], edges)]
-    return {"detector": canvases, "recogniser": strips}
+    return {"detector": canvases, "light": halves, "recogniser": strips}
 
 
 def change_faces(arguments):
@@ -176,7 +183,8 @@ def choose_layers(network, path, kept, tensor):
 
 
 def calibrate(arguments, inputs):
-    source = arguments.models / NETWORKS[arguments.network]
+    folder = TRAINED if arguments.network == "light" else arguments.models
+    source = folder / NETWORKS[arguments.network]
     work = arguments.materials / "calibration.onnx"
 
     def rebuilt(layers):

@@ -7,6 +7,8 @@ import cv2
 import numpy as np
 
 WIDTH, HEIGHT = 256, 384
+# The input and the map of the light text detector.
+LIGHT_WIDTH, LIGHT_HEIGHT = WIDTH // 2, HEIGHT // 2
 UNIT = 88.0           # pixels of the canvas per u
 REACH, TOP = 1.45, 0.70  # the region's left and upper edge
 

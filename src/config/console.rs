@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::parsers::{self, Choice};
-
-const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
+use super::parsers::{self, ON_OFF};
 
 /// Settings of the console.
 #[derive(clap::Args, Clone, Debug)]

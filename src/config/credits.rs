@@ -4,9 +4,7 @@ use photofinish_api::context::Environment;
 use photofinish_store::model::credit::{CreditSettings, Credits, Prices};
 use photofinish_store::model::rate::{RateClass, RateLimits};
 
-use super::parsers::{self, Choice};
-
-const SWITCH: Choice<bool> = Choice(&[("on", true), ("off", false)]);
+use super::parsers::{self, ON_OFF};
 
 /// The largest limit: more than any process answers.
 const MAX_LIMIT: u32 = 1_000_000;
@@ -16,8 +14,8 @@ const MAX_LIMIT: u32 = 1_000_000;
 #[command(next_help_heading = "Credits and limits (roles all, serve)")]
 pub struct CreditArguments {
     /// Whether what a balance does not cover is declined; it is counted in any case
-    #[arg(long, env = "PHOTOFINISH_CREDITS", value_name = "SWITCH", default_value = "off")]
-    #[arg(value_parser = SWITCH, action = clap::ArgAction::Set)]
+    #[arg(long, env = "PHOTOFINISH_CREDITS", value_name = "ON_OFF", default_value = "off")]
+    #[arg(value_parser = ON_OFF, action = clap::ArgAction::Set)]
     pub credits: bool,
     /// Credits that a ready photo, the searches with one selfie, a bib search and a download of many photos cost
     #[arg(long, env = "PHOTOFINISH_PRICES", value_name = "PRICES", value_parser = prices)]

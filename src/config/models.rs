@@ -6,7 +6,7 @@ use photofinish_models::factory::BibGateChoice;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::tuning::PrecisionChoice;
 
-use super::parsers::Choice;
+use super::parsers::{Choice, ON_OFF};
 use super::variables::read_variables;
 
 /// The folder in which NVIDIA's driver keeps what it has compiled.
@@ -77,6 +77,10 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "small")]
     #[arg(value_parser = BIB_GATES)]
     pub bib_gate: BibGateChoice,
+    /// Whether on CPUs a light text detector looks at torsos first, and the text detector only where that one saw a text but no certain bib
+    #[arg(long, env = "PHOTOFINISH_LIGHT_TEXT_DETECTOR", value_name = "ON_OFF", default_value = "on")]
+    #[arg(value_parser = ON_OFF, action = clap::ArgAction::Set)]
+    pub light_text_detector: bool,
 }
 
 /// Reads where NVIDIA's driver keeps what it has compiled.

@@ -36,6 +36,9 @@ const MAX_BACKUP_DAYS: u64 = 3_650;
 /// The largest number of replicas that JetStream allows.
 const MAX_REPLICAS: u64 = 5;
 
+/// Parses a switch.
+pub(super) const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
+
 /// Parses one of a list of names.
 #[derive(Clone)]
 pub struct Choice<T: 'static>(pub &'static [(&'static str, T)]);

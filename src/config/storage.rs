@@ -6,14 +6,12 @@ use std::path::Path;
 use photofinish_store::blobs::cloud::{Addressing, CloudSettings, Timeouts};
 use url::Url;
 
-use super::parsers::{self, Choice};
+use super::parsers::{self, Choice, ON_OFF};
 use super::redact::redact_url;
 use super::variables::read_variables;
 
 const ADDRESSING: Choice<Addressing> =
     Choice(&[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)]);
-
-const ON_OFF: Choice<bool> = Choice(&[("on", true), ("off", false)]);
 
 /// Media types that every build accepts.
 const MEDIA_TYPES: [&str; 3] = ["image/jpeg", "image/png", "image/webp"];

@@ -1,9 +1,7 @@
 //! Settings of webhooks.
 
-use super::parsers::Choice;
+use super::parsers::ON_OFF;
 use crate::events::addresses::{AddressRules, AllowedTarget};
-
-const SWITCH: Choice<bool> = Choice(&[("on", true), ("off", false)]);
 
 /// Settings of webhooks.
 #[derive(clap::Args, Clone, Debug)]
@@ -13,8 +11,8 @@ pub struct WebhookArguments {
     #[arg(long, env = "PHOTOFINISH_WEBHOOK_ALLOW", value_name = "TARGETS", value_parser = allowed_targets)]
     pub webhook_allow: Option<AllowedTargets>,
     /// Whether the URL of a webhook may begin with http://, for a trial on one machine
-    #[arg(long, env = "PHOTOFINISH_WEBHOOK_HTTP", value_name = "SWITCH", default_value = "off")]
-    #[arg(value_parser = SWITCH, action = clap::ArgAction::Set)]
+    #[arg(long, env = "PHOTOFINISH_WEBHOOK_HTTP", value_name = "ON_OFF", default_value = "off")]
+    #[arg(value_parser = ON_OFF, action = clap::ArgAction::Set)]
     pub webhook_http: bool,
 }
 

@@ -1,10 +1,11 @@
 //! The bib reader. Bibs are on torsos under faces, so text is detected there only, at the scale at which the text
 //! network reads digits best. `docs/READING.md` lists the steps; comments here cite them by number.
 //!
-//! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a first pass (`torso`,
-//! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
-//! confident bib but with a trace of one gets a second pass at a larger scale, and a third one at a smaller scale. The full
-//! frame is read when no bib was accepted.
+//! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a light pass on a CPU, which is
+//! that of a small text detector, and the detected texts of a photo are read (`text_recogniser`). Where that leaves a text
+//! without a confident bib, the runner gets a first pass (`torso`, `torso_detector`, `text_detector`). A runner who still has none
+//! but a trace of one gets a second pass at a larger scale, and a third one at a smaller scale. The full frame is read when no
+//! bib was accepted.
 //! `readings` decides which of two readings of one text is kept. `reader` takes the photos of a batch through these steps
 //! together, so that a call of a network has the torsos, or the texts, of several photos; a photo with many runners takes
 //! several turns (`progress`), between which others are read.
@@ -12,6 +13,7 @@
 //! Knows nothing of albums except the pattern of their bibs.
 
 mod bib_gate;
+mod postprocess;
 mod progress;
 mod reader;
 mod readings;
@@ -27,9 +29,10 @@ use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::{Frame, Size};
 
 pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
+use self::postprocess::POSTPROCESS;
 pub use self::reader::TorsoBibReader;
 use self::text_detector::TextDetector;
-use self::torso::{FIRST_PASS, SECOND_PASS, THIRD_PASS, TorsoPass};
+use self::torso::{FIRST_PASS, LIGHT_PASS, SECOND_PASS, THIRD_PASS, TorsoPass};
 pub use self::torso::{RunnerBudget, limit_runners};
 use crate::bucket::Bucket;
 use crate::onnx::session::{Network, Workload};
@@ -42,6 +45,9 @@ const FULL_FRAME_LONG_SIDE: u32 = 960;
 pub struct ReaderNetworks {
     /// Decides which torsos are read, and where; without it, all are but those of small runners.
     pub bib_gate: Option<BibGate>,
+    /// The light text detector, loaded with [`TorsoPassKind::whole_workload`]: it looks at torsos before the text detector, which
+    /// then looks only where a text was seen that was not read for certain.
+    pub light_pass: Option<Network>,
     /// Text detectors of the first pass, loaded with all of [`TorsoPassKind::workloads`] in this order, or with
     /// [`TorsoPassKind::whole_workload`] alone, which reads all of every torso.
     pub first_pass: Vec<Network>,
@@ -64,6 +70,8 @@ pub struct ReaderNetworks {
 pub const BIB_GATE_INPUT: Size = bib_gate::INPUT;
 /// The largest input of [`ReaderNetworks::first_pass`], in pixels.
 pub const FIRST_PASS_CANVAS: Size = FIRST_PASS.canvas;
+/// The input of [`ReaderNetworks::light_pass`], in pixels.
+pub const LIGHT_PASS_CANVAS: Size = LIGHT_PASS.canvas;
 /// The input of [`ReaderNetworks::recogniser`], in pixels.
 pub const RECOGNISER_INPUT: Size =
     Size { width: text_recogniser::INPUT_WIDTH as u32, height: text_recogniser::INPUT_HEIGHT as u32 };
@@ -74,7 +82,9 @@ pub const RECOGNISER_WORKLOAD: Workload =
 /// A pass over a torso.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TorsoPassKind {
-    /// That of every torso.
+    /// That of the light text detector.
+    Light,
+    /// The first one of the text detector.
     First,
     /// The one at a larger scale.
     Second,
@@ -85,6 +95,7 @@ pub enum TorsoPassKind {
 impl TorsoPassKind {
     const fn pass(self) -> &'static TorsoPass {
         match self {
+            Self::Light => &LIGHT_PASS,
             Self::First => &FIRST_PASS,
             Self::Second => &SECOND_PASS,
             Self::Third => &THIRD_PASS,
@@ -112,7 +123,7 @@ pub struct SharedTextDetector(Arc<Mutex<TextDetector>>);
 impl SharedTextDetector {
     /// Wraps a loaded network, with as many frames per call as the bucket says.
     pub fn new(device: &Device, network: Network, bucket: Bucket) -> Self {
-        Self(Arc::new(Mutex::new(TextDetector::new(device, network, bucket))))
+        Self(Arc::new(Mutex::new(TextDetector::new(device, network, &POSTPROCESS, bucket))))
     }
 
     fn detect_full_frames(

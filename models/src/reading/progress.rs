@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use photofinish_kernels::geometry::Quad;
 
 use super::bib_gate::GateOpinion;
-use super::readings::{FoundText, TextReading, confirm_readings, drop_contained, merge_readings};
+use super::readings::{
+    FoundText, TextReading, confirm_readings, drop_contained, drop_contradicted, merge_readings,
+};
 use super::text_detector::TorsoTexts;
 use super::torso::Runner;
 
@@ -19,10 +21,15 @@ const GATE_LOOKS_PER_COST: usize = 12;
 /// What a step of a photo may cost for each item of a call: a torso of the first pass and its text.
 pub(super) const STEP_COST: u32 = Pass::First.cost() + RECOGNISE_COST;
 
+/// Least text probability around a runner in the light pass at which the text detector looks too (step 6).
+const MIN_LIGHT_TEXT_PROBABILITY: f32 = 0.25;
+
 /// A pass over a photo, in the order in which photos have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pass {
-    /// Over all torsos.
+    /// With the light text detector, over all torsos but those of small runners.
+    Light,
+    /// Over the torsos on which that one saw a text but did not read a bib for certain; without it, over all.
     First,
     /// At a larger scale, over torsos on which there may be a bib that was not read.
     Second,
@@ -38,6 +45,7 @@ impl Pass {
     /// What detecting texts in one item costs: the canvases have so many pixels.
     const fn cost(self) -> u32 {
         match self {
+            Self::Light => 1,
             Self::First => 4,
             Self::Second | Self::Largest => 8,
             Self::Third => 2,
@@ -47,6 +55,7 @@ impl Pass {
 
     fn next(self) -> Option<Self> {
         match self {
+            Self::Light => Some(Self::First),
             Self::First => Some(Self::Second),
             Self::Second => Some(Self::Third),
             Self::Third => Some(Self::Largest),
@@ -94,7 +103,9 @@ pub(super) struct Torso {
     pub(super) opinion: Option<GateOpinion>,
     /// Its score where it was asked.
     pub(super) score: Option<f32>,
-    /// The highest text probability of the first pass; 0 where none ran.
+    /// The highest text probability of the light pass; `None` where none ran.
+    pub(super) light_text_probability: Option<f32>,
+    /// That of the first pass; 0 where none ran.
     pub(super) text_probability: f32,
     /// Whether a second pass may show a bib that the first one did not (step 13).
     pub(super) is_unresolved: bool,
@@ -103,7 +114,14 @@ pub(super) struct Torso {
 impl Torso {
     pub(super) fn new(runner: Runner, opinion: Option<GateOpinion>) -> Self {
         let score = opinion.as_ref().map(|opinion| opinion.score);
-        Self { runner, opinion, score, text_probability: 0.0, is_unresolved: false }
+        Self {
+            runner,
+            opinion,
+            score,
+            light_text_probability: None,
+            text_probability: 0.0,
+            is_unresolved: false,
+        }
     }
 }
 
@@ -145,7 +163,7 @@ enum PassState {
 
 impl PhotoProgress {
     pub(super) fn new() -> Self {
-        Self { torsos: Vec::new(), readings: Vec::new(), pass: Pass::First, state: PassState::Undecided }
+        Self { torsos: Vec::new(), readings: Vec::new(), pass: Pass::Light, state: PassState::Undecided }
     }
 
     /// Whether nothing is left to do.
@@ -155,6 +173,20 @@ impl PhotoProgress {
 
     pub(super) fn has_accepted(&self) -> bool {
         self.readings.iter().any(TextReading::is_accepted)
+    }
+
+    /// Finds the torsos for the first pass: where the light text detector saw a text but no bib was read for certain, and where
+    /// it did not look (step 6).
+    pub(super) fn find_unread(&self) -> Vec<usize> {
+        let is_unread = |torso: &Torso| match torso.light_text_probability {
+            Some(probability) => {
+                probability >= MIN_LIGHT_TEXT_PROBABILITY
+                    && !self.readings.iter().any(|reading| reading.resolves_at_once(&torso.runner))
+            }
+            None => true,
+        };
+        let torsos = self.torsos.iter().enumerate();
+        torsos.filter(|(_, torso)| is_unread(torso)).map(|(index, _)| index).collect()
     }
 
     /// The next work, with at most `most_items`; `None` when the photo is read. `faces` of the photo is what choosing
@@ -214,8 +246,10 @@ impl PhotoProgress {
             let Some(Unseen { torso: index, .. }) = unseen.pop_front() else { break };
             let torso = self.torsos.get_mut(index).filter(|_| pass != Pass::FullFrame);
             let is_small = torso.as_ref().is_some_and(|torso| torso.runner.is_small());
-            if let Some(torso) = torso.filter(|_| pass == Pass::First) {
-                torso.text_probability = text_probability;
+            match (torso, pass) {
+                (Some(torso), Pass::Light) => torso.light_text_probability = Some(text_probability),
+                (Some(torso), Pass::First) => torso.text_probability = text_probability,
+                _ => {}
             }
             found.extend(texts.into_iter().map(|quad| (index, FoundText { quad, is_small })));
         }
@@ -231,9 +265,13 @@ impl PhotoProgress {
     pub(super) fn add_readings(&mut self, readings: Vec<TextReading>) {
         let PassState::Recognising { unread } = &mut self.state else { return };
         unread.drain(..readings.len().min(unread.len()));
-        if self.pass == Pass::First {
+        let had_light_pass = self.torsos.iter().any(|torso| torso.light_text_probability.is_some());
+        if self.pass == Pass::Light || self.pass == Pass::First && !had_light_pass {
             self.readings.extend(readings);
         } else {
+            if self.pass == Pass::First {
+                drop_contradicted(&mut self.readings, &readings);
+            }
             confirm_readings(&mut self.readings, &readings);
             merge_readings(&mut self.readings, readings);
         }
@@ -317,6 +355,13 @@ mod tests {
         Quad([corner(0.0, 0.0), corner(40.0, 0.0), corner(40.0, 10.0), corner(0.0, 10.0)])
     }
 
+    /// Where the bib of a torso is: in the middle, two units below the chin.
+    fn bib_of(index: usize) -> Quad {
+        let Runner { unit, middle, chin } = torso(index).runner;
+        let corner = |x: f32, y: f32| Point { x: middle + x * unit, y: chin + y * unit };
+        Quad([corner(-0.6, 2.0), corner(0.6, 2.0), corner(0.6, 2.5), corner(-0.6, 2.5)])
+    }
+
     fn reading_of(found: &FoundText) -> TextReading {
         TextReading {
             quad: found.quad,
@@ -325,6 +370,7 @@ mod tests {
             mean_probability: 0.99,
             max_confidence: 1.0,
             is_bib: true,
+            is_whole: true,
             lattice: Lattice::from_probabilities(&[], &[]),
         }
     }
@@ -350,8 +396,16 @@ mod tests {
 
     fn do_piece(photo: &mut PhotoProgress, piece: Piece, heights: &[u32]) {
         match (piece.task.pass, piece.task.work) {
-            (Pass::First, Work::Choose) => {
+            (Pass::Light, Work::Choose) => {
                 photo.torsos = (0..heights.len()).map(torso).collect();
+                photo.look_at(Vec::new());
+            }
+            (Pass::First, Work::Choose) => {
+                assert_eq!(
+                    photo.find_unread().len(),
+                    heights.len(),
+                    "without a light pass all get the first"
+                );
                 photo.look_at(
                     heights.iter().enumerate().map(|(torso, &height)| Unseen { height, torso }).collect(),
                 );
@@ -412,5 +466,41 @@ mod tests {
         assert_eq!(detected_in(&steps), [vec![64], vec![36], vec![60], vec![40]]);
         let (few, _) = read(&[384; 40], Some(64));
         assert_eq!(few.len(), 1, "what a call has room for is one step: {few:?}");
+    }
+
+    #[test]
+    fn the_first_pass_is_for_torsos_with_a_text_but_no_certain_bib() {
+        let mut photo = PhotoProgress::new();
+        photo.torsos = (0..4).map(torso).collect();
+        let places = [0, 1, 2].map(|torso| Unseen { height: 192, torso });
+        photo.look_at(places.to_vec());
+        // On the bib of the first runner, and half a torso beside the second, who has none; nothing on the third; the fourth is
+        // small and was not looked at.
+        let seen = |texts: Vec<Quad>, text_probability| TorsoTexts { texts, text_probability };
+        photo.add_detected([seen(vec![bib_of(0)], 0.9), seen(Vec::new(), 0.4), seen(Vec::new(), 0.05)]);
+        let found: Vec<FoundText> = photo.unread(9).collect();
+        photo.add_readings(found.iter().map(reading_of).collect());
+        assert_eq!(photo.next_piece(9, 4).unwrap().task, Task { pass: Pass::First, work: Work::Choose });
+        assert_eq!(photo.find_unread(), [1, 3]);
+        photo.readings[0].confidence = 0.94;
+        assert_eq!(photo.find_unread(), [0, 1, 3], "not certain");
+    }
+
+    #[test]
+    fn the_first_pass_replaces_what_it_reads_better_than_the_light_one() {
+        let mut photo = PhotoProgress::new();
+        photo.torsos = vec![torso(0)];
+        photo.look_at(vec![Unseen { height: 192, torso: 0 }]);
+        photo.add_detected([TorsoTexts { texts: vec![bib_of(0)], text_probability: 0.9 }]);
+        let found: Vec<FoundText> = photo.unread(9).collect();
+        let cut = TextReading { text: "23".into(), confidence: 0.93, ..reading_of(&found[0]) };
+        photo.add_readings(vec![cut]);
+        photo.look_at(vec![Unseen { height: 384, torso: 0 }]);
+        photo.add_detected([TorsoTexts { texts: vec![bib_of(0)], text_probability: 0.9 }]);
+        let whole = TextReading { text: "123".into(), confidence: 0.91, ..reading_of(&found[0]) };
+        photo.add_readings(vec![whole]);
+        let texts: Vec<&str> = photo.readings.iter().map(|reading| reading.text.as_str()).collect();
+        assert_eq!(texts, ["123"]);
+        assert_eq!(photo.torsos[0].light_text_probability, Some(0.9));
     }
 }

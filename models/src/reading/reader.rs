@@ -10,7 +10,7 @@ use super::bib_gate::BibGate;
 use super::progress::{Pass, PhotoProgress, Piece, StepBudget, Torso, Unseen, Work};
 use super::readings::{FoundText, TextReading, into_bib_texts};
 use super::text_recogniser::{TextOfFrame, TextRecogniser};
-use super::torso::{FIRST_PASS, SECOND_PASS, THIRD_PASS, select_runners};
+use super::torso::{FIRST_PASS, LIGHT_PASS, SECOND_PASS, THIRD_PASS, select_runners};
 use super::torso_detector::{TorsoDetector, TorsoLook};
 use super::{ReaderNetworks, SharedTextDetector};
 use crate::bucket::Bucket;
@@ -30,6 +30,7 @@ const LIKELY_SCORE: f32 = 0.5;
 /// Reads bibs on torsos, by the steps of `docs/READING.md`. Keeps its buffers between calls.
 pub struct TorsoBibReader {
     bib_gate: Option<BibGate>,
+    light_pass: Option<TorsoDetector>,
     first_pass: TorsoDetector,
     second_pass: TorsoDetector,
     third_pass: TorsoDetector,
@@ -76,8 +77,10 @@ impl TorsoBibReader {
     /// Builds a reader whose kernels run on `device`.
     pub fn new(device: &Device, networks: ReaderNetworks, identity: ModelIdentity) -> Self {
         let bucket = Bucket::new(networks.batch);
+        let light = |network| TorsoDetector::new(device, &LIGHT_PASS, vec![network], bucket);
         Self {
             bib_gate: networks.bib_gate,
+            light_pass: networks.light_pass.map(light),
             first_pass: TorsoDetector::new(device, &FIRST_PASS, networks.first_pass, bucket),
             second_pass: TorsoDetector::new(device, &SECOND_PASS, networks.second_pass, bucket),
             third_pass: TorsoDetector::new(device, &THIRD_PASS, networks.third_pass, bucket),
@@ -123,10 +126,12 @@ impl TorsoBibReader {
     /// Decides where a pass looks.
     fn choose(&mut self, pass: Pass, photo: &mut OpenPhoto<'_>) -> Result<Vec<Unseen>, ModelError> {
         let torsos: Vec<usize> = match pass {
-            Pass::First => {
+            Pass::Light => {
                 photo.progress.torsos = self.ask_gate(&photo.request)?;
-                (0..photo.progress.torsos.len()).collect()
+                let torsos = photo.progress.torsos.iter().enumerate();
+                torsos.filter(|(_, torso)| !torso.runner.is_small()).map(|(index, _)| index).collect()
             }
+            Pass::First => photo.progress.find_unread(),
             Pass::Second => self.find_unresolved(photo)?,
             Pass::Third => self.find_still_unresolved(photo)?,
             Pass::Largest => {
@@ -141,10 +146,12 @@ impl TorsoBibReader {
             }
         };
         let detector = match pass {
-            Pass::First => &self.first_pass,
-            Pass::Third => &self.third_pass,
-            _ => &self.second_pass,
+            Pass::Light => self.light_pass.as_ref(),
+            Pass::First => Some(&self.first_pass),
+            Pass::Third => Some(&self.third_pass),
+            Pass::Second | Pass::Largest | Pass::FullFrame => Some(&self.second_pass),
         };
+        let Some(detector) = detector else { return Ok(Vec::new()) };
         let unseen = |torso: usize| {
             let height = detector.height_for(&photo.look(&photo.progress.torsos[torso]))?;
             Some(Unseen { height, torso })
@@ -202,9 +209,10 @@ impl TorsoBibReader {
                 torsos.map(move |unseen| photo.look(&photo.progress.torsos[unseen.torso]))
             })
             .collect();
-        let (detector, span) = match pass {
-            Pass::First => (&mut self.first_pass, tracing::debug_span!("first_pass")),
-            Pass::Third => (&mut self.third_pass, tracing::debug_span!("third_pass")),
+        let (detector, span) = match (pass, &mut self.light_pass) {
+            (Pass::Light, Some(light)) => (light, tracing::debug_span!("light_pass")),
+            (Pass::First, _) => (&mut self.first_pass, tracing::debug_span!("first_pass")),
+            (Pass::Third, _) => (&mut self.third_pass, tracing::debug_span!("third_pass")),
             _ => (&mut self.second_pass, tracing::debug_span!("second_pass")),
         };
         let found = span.in_scope(|| detector.detect_all(&looks, &self.interrupt))?;

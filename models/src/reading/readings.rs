@@ -78,6 +78,8 @@ pub(super) struct TextReading {
     pub(super) max_confidence: f32,
     /// Whether the text matches the pattern of the event.
     pub(super) is_bib: bool,
+    /// Whether a longer strip, where one was read, shows the same (step 11).
+    pub(super) is_whole: bool,
     /// What else the recogniser thought it may say.
     pub(super) lattice: Lattice,
 }
@@ -89,6 +91,7 @@ impl TextReading {
         let max_confidence = found.max_confidence(&line);
         Self {
             quad: found.quad,
+            is_whole: true,
             is_bib: !line.text.is_empty() && pattern.matches(&line.text) && found.is_filled_by(&line.text),
             confidence: line.confidence.min(max_confidence),
             mean_probability: line.confidence,
@@ -115,6 +118,7 @@ impl TextReading {
     /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is
     /// such a guess.
     pub(super) fn complete(&mut self, beyond: RecognisedLine, found: &FoundText, pattern: &BibPattern) {
+        self.is_whole = beyond.text == self.text;
         let is_more = beyond.text.len() > self.text.len()
             && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));
         if is_more && beyond.least >= RESOLVE_CONFIDENCE && pattern.matches(&beyond.text) {
@@ -131,6 +135,12 @@ impl TextReading {
         self.confidence >= RESOLVE_CONFIDENCE
             && self.text.len() >= RESOLVE_MIN_LENGTH
             && self.may_be_bib_of(runner)
+    }
+
+    /// Whether the box of a light text detector was enough to read this runner's bib: that one leaves out digits at the ends
+    /// more often (step 6).
+    pub(super) fn resolves_at_once(&self, runner: &Runner) -> bool {
+        self.is_whole && self.resolves(runner)
     }
 
     /// Whether another reading of the same may show that it is this runner's bib: only the limit of its confidence speaks
@@ -181,6 +191,14 @@ pub(super) fn confirm_readings(found: &mut [TextReading], later: &[TextReading])
             old.confidence = old.mean_probability.max(new.mean_probability);
         }
     }
+}
+
+/// Drops the readings that a longer strip contradicts where a later pass, with the surer text detector, read the same text.
+pub(super) fn drop_contradicted(found: &mut Vec<TextReading>, later: &[TextReading]) {
+    found.retain(|old| {
+        let bounds = old.quad.bounds();
+        old.is_whole || !later.iter().any(|new| is_same_text(&bounds, &new.quad.bounds()))
+    });
 }
 
 /// Adds readings of a later pass. Each replaces those of the same text if it beats them all, and is dropped otherwise.
@@ -261,6 +279,7 @@ mod tests {
             mean_probability: confidence,
             max_confidence: 1.0,
             is_bib,
+            is_whole: true,
             lattice,
         }
     }
@@ -306,6 +325,15 @@ mod tests {
         assert_eq!(texts(&found), ["77", "1463"]);
         merge_readings(&mut found, vec![reading("5", 0.2, 300.0)]);
         assert_eq!(texts(&found), ["77", "1463", "5"]);
+    }
+
+    #[test]
+    fn a_reading_that_a_longer_strip_contradicts_gives_way_to_a_later_one_of_the_same_text() {
+        let contradicted = TextReading { is_whole: false, ..reading("4847", 0.98, 0.0) };
+        let elsewhere = TextReading { is_whole: false, ..reading("12", 0.98, 500.0) };
+        let mut found = vec![contradicted, reading("77", 0.9, 0.0), elsewhere];
+        drop_contradicted(&mut found, &[reading("847", 0.91, 5.0)]);
+        assert_eq!(texts(&found), ["77", "12"]);
     }
 
     #[test]
@@ -366,6 +394,24 @@ mod tests {
         assert!(!text(61.0).is_filled_by("25"));
         assert!(text(61.0).is_filled_by("251"));
         assert!(FoundText::from(upright(0.0, 0.0, 30.0, 90.0)).is_filled_by("25"), "vertical");
+    }
+
+    #[test]
+    fn a_bib_that_looks_longer_on_a_longer_strip_is_not_resolved_at_once() {
+        let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
+        let runner = Runner { unit: 50.0, middle: 50.0, chin: 200.0 };
+        let is_resolved = |beyond: &str, least| {
+            let mut reading = reading("1142", 0.99, 0.0);
+            let line =
+                RecognisedLine { text: beyond.into(), confidence: 0.99, least, lattice: lattice_of(beyond) };
+            reading.complete(line, &FoundText::from(reading.quad), &pattern);
+            assert!(reading.resolves(&runner));
+            reading.resolves_at_once(&runner)
+        };
+        assert!(reading("11142", 0.99, 0.0).resolves_at_once(&runner), "no longer strip was read");
+        assert!(is_resolved("1142", 0.99));
+        assert!(!is_resolved("11142", 0.8), "a digit more that is not certain");
+        assert!(!is_resolved("11142", 0.99), "completed: the text detector is to confirm it");
     }
 
     #[test]

@@ -20,15 +20,6 @@ use crate::traits::{Interrupt, ModelError};
 const INPUT_NORMALISATION: Normalisation =
     Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: -1.0 };
 
-/// Thresholds of the DBNet postprocessing (step 6). The network is trained to shrink texts; unclipping by 1.6 undoes it.
-const POSTPROCESS: DbParameters = DbParameters {
-    bin_thresh: 0.3,
-    min_side: 3.0,
-    box_thresh: 0.5,
-    unclip_ratio: 1.6,
-    min_unclipped_side: 5.0,
-};
-
 /// A text nearer to a side of its region than this part of the region's width is cut off by it (step 7).
 const EDGE_MARGIN: f32 = 0.02;
 
@@ -60,6 +51,7 @@ pub(super) struct TextDetector {
     input: Tensor,
     letterbox: Letterbox,
     postprocess: DbPostprocess,
+    parameters: &'static DbParameters,
     /// Canvases per call.
     bucket: Bucket,
 }
@@ -132,9 +124,14 @@ impl<'a> ShownTorso<'a> {
 }
 
 impl TextDetector {
-    pub(super) fn new(device: &Device, network: Network, bucket: Bucket) -> Self {
+    pub(super) fn new(
+        device: &Device,
+        network: Network,
+        parameters: &'static DbParameters,
+        bucket: Bucket,
+    ) -> Self {
         let (letterbox, postprocess) = (Letterbox::new(device), DbPostprocess::default());
-        Self { network, input: Tensor::default(), letterbox, postprocess, bucket }
+        Self { network, input: Tensor::default(), letterbox, postprocess, parameters, bucket }
     }
 
     /// Detects texts on torsos that are shown in as many rows as the network has.
@@ -219,7 +216,7 @@ impl TextDetector {
         let maps = maps.filter_map(|values| ProbabilityMap::new(values, canvas));
         let found = placements.iter().zip(maps).map(|(placement, map)| DetectedBoxes {
             max_probability: map.max_in_columns(placement.columns.start, placement.columns.end),
-            boxes: self.postprocess.find_boxes(map, &POSTPROCESS),
+            boxes: self.postprocess.find_boxes(map, self.parameters),
         });
         Ok(found.collect())
     }

@@ -5,7 +5,9 @@
 
 use photofinish_kernels::geometry::Rect;
 use photofinish_kernels::image::frame::Size;
+use photofinish_kernels::regions::DbParameters;
 
+use super::postprocess::{LIGHT_POSTPROCESS, POSTPROCESS};
 use crate::traits::FaceBox;
 
 /// Usual width of a face over its height (step 2).
@@ -56,7 +58,19 @@ pub(super) struct TorsoPass {
     pub(super) window_step: u32,
     /// Height around the gate's cells, in cells, that a window shows too.
     pub(super) window_margin: u32,
+    /// How the network's map becomes boxes.
+    pub(super) postprocess: &'static DbParameters,
 }
+
+/// The region of the first pass at half its scale, for the light text detector (step 6).
+pub(super) const LIGHT_PASS: TorsoPass = TorsoPass {
+    scale: 44.0,
+    canvas: Size { width: 128, height: 192 },
+    window_heights: [96, 128],
+    window_step: 16,
+    postprocess: &LIGHT_POSTPROCESS,
+    ..FIRST_PASS
+};
 
 /// The pass that every runner gets (steps 4 and 5): digits become 48 pixels high.
 pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
@@ -68,6 +82,7 @@ pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
     window_heights: [192, 256],
     window_step: 32,
     window_margin: 2,
+    postprocess: &POSTPROCESS,
 };
 
 /// The pass for runners where the first pass saw text but no confident bib (step 13): wider and at a larger scale.
@@ -80,6 +95,7 @@ pub(super) const SECOND_PASS: TorsoPass = TorsoPass {
     window_heights: [256, 320],
     window_step: 4,
     window_margin: 2,
+    postprocess: &POSTPROCESS,
 };
 
 /// The pass for runners who are still without a confident bib although the gate sees a number, and for those whose reading

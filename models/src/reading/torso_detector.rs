@@ -41,7 +41,8 @@ impl TorsoDetector {
     ) -> Self {
         let heights = pass.heights();
         let heights = &heights[heights.len().saturating_sub(networks.len())..];
-        let detectors = networks.into_iter().map(|network| TextDetector::new(device, network, bucket));
+        let detectors =
+            networks.into_iter().map(|network| TextDetector::new(device, network, pass.postprocess, bucket));
         Self { pass, detectors: heights.iter().copied().zip(detectors).collect() }
     }
 

@@ -46,6 +46,8 @@ pub struct Backends {
     pub embedder: Backend,
     /// The text detector, for torsos and for full frames.
     pub text_detector: Backend,
+    /// The light text detector.
+    pub light_text_detector: Backend,
     /// The text recogniser.
     pub recogniser: Backend,
     /// The bib gate.
@@ -55,7 +57,13 @@ pub struct Backends {
 impl Backends {
     /// The same backend for all networks.
     pub const fn all(backend: Backend) -> Self {
-        Self { embedder: backend, text_detector: backend, recogniser: backend, bib_gate: backend }
+        Self {
+            embedder: backend,
+            text_detector: backend,
+            light_text_detector: backend,
+            recogniser: backend,
+            bib_gate: backend,
+        }
     }
 }
 

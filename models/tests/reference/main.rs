@@ -5,6 +5,7 @@
 
 mod batches;
 mod environment;
+mod light;
 mod pictures;
 mod quantised;
 mod steps;
@@ -147,6 +148,7 @@ fn load_bib_reader_for(
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
         bib_gate: scope.map(|scope| load_bib_gate(environment, scope)),
+        light_pass: None,
         first_pass: load_detectors(environment, &detector, TorsoPassKind::First, calls)?,
         second_pass: load_detectors(environment, &detector, TorsoPassKind::Second, calls)?,
         third_pass: load_detectors(environment, &detector, TorsoPassKind::Third, calls)?,

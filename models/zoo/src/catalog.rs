@@ -61,6 +61,8 @@ pub enum ModelRole {
     FaceEmbedder,
     /// Detects text.
     TextDetector,
+    /// Detects text on torsos, faster and less surely than the text detector, which looks after it.
+    LightTextDetector,
     /// Reads text.
     TextRecogniser,
     /// Tells which torsos may show a number, and where, before text is detected.
@@ -73,6 +75,7 @@ impl fmt::Display for ModelRole {
             Self::FaceDetector => "face detector",
             Self::FaceEmbedder => "face embedder",
             Self::TextDetector => "text detector",
+            Self::LightTextDetector => "light text detector",
             Self::TextRecogniser => "text recogniser",
             Self::BibGate => "bib gate",
         })
@@ -81,8 +84,14 @@ impl fmt::Display for ModelRole {
 
 impl ModelRole {
     /// Every role; a complete set has a model for each.
-    pub const ALL: [Self; 5] =
-        [Self::FaceDetector, Self::FaceEmbedder, Self::TextDetector, Self::TextRecogniser, Self::BibGate];
+    pub const ALL: [Self; 6] = [
+        Self::FaceDetector,
+        Self::FaceEmbedder,
+        Self::TextDetector,
+        Self::LightTextDetector,
+        Self::TextRecogniser,
+        Self::BibGate,
+    ];
 }
 
 /// A set of networks that work together, one per role.

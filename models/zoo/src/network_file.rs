@@ -8,7 +8,11 @@ use crate::catalog::{Model, ModelFile};
 use crate::contract::Contract;
 
 /// The networks that the binary contains, by file name.
-const COMPILED_IN: [(&str, &[u8]); 1] = [("bib_gate.onnx", include_bytes!("../../trained/bib_gate.onnx"))];
+const COMPILED_IN: [(&str, &[u8]); 3] = [
+    ("bib_gate.onnx", include_bytes!("../../trained/bib_gate.onnx")),
+    ("light_text_detector.onnx", include_bytes!("../../trained/light_text_detector.onnx")),
+    ("light_text_detector_int8.onnx", include_bytes!("../../trained/light_text_detector_int8.onnx")),
+];
 
 /// The bytes of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,26 +56,31 @@ impl Model {
         }
     }
 
-    /// Returns the file in `folder` of the same network with 8-bit integers, if it is there.
+    /// Returns the file in `folder` of the same network with 8-bit integers, if it is there; that of the binary where the
+    /// network itself is that of the binary.
     pub fn locate_quantised(&self, folder: &Path) -> Option<QuantisedFile> {
         let is_of_this = |file: &&ModelFile| file.quantised_from.as_deref() == Some(self.network_file());
         let listed = self.files.iter().find(is_of_this)?;
         let path = folder.join(&listed.name);
-        let sha256 = listed.sha256.first()?.clone();
-        path.is_file().then_some(QuantisedFile { file: NetworkFile::Path(path), sha256 })
+        let is_of_folder = matches!(self.locate(folder), NetworkFile::Path(_));
+        let file = match compiled_in(&listed.name) {
+            Some(file) if !is_of_folder => file,
+            _ => path.is_file().then_some(NetworkFile::Path(path))?,
+        };
+        Some(QuantisedFile { file, sha256: listed.sha256.first()?.clone() })
     }
 
     /// Returns the network's file in `folder`; that of the binary where the folder has none.
     pub fn locate(&self, folder: &Path) -> NetworkFile {
         let path = folder.join(self.network_file());
-        let compiled_in = COMPILED_IN.iter().find(|(name, _)| *name == self.network_file());
-        match compiled_in {
-            Some((name, bytes)) if self.is_compiled_in() && !path.exists() => {
-                NetworkFile::CompiledIn { name, bytes }
-            }
-            _ => NetworkFile::Path(path),
-        }
+        let in_binary = compiled_in(self.network_file()).filter(|_| self.is_compiled_in() && !path.exists());
+        in_binary.unwrap_or(NetworkFile::Path(path))
     }
+}
+
+fn compiled_in(name: &str) -> Option<NetworkFile> {
+    let (name, bytes) = COMPILED_IN.iter().find(|(known, _)| *known == name)?;
+    Some(NetworkFile::CompiledIn { name, bytes })
 }
 
 /// Returns the SHA-256 of the file that is compiled in under this name, lowercase hexadecimal; `None` if there is none.
@@ -106,6 +115,19 @@ mod tests {
         std::fs::write(folder.path().join("pp_ocrv4_det_int8.onnx"), b"a network").unwrap();
         assert_eq!(quantised(ModelRole::TextDetector).as_deref(), Some("pp_ocrv4_det_int8.onnx"));
         assert_eq!(quantised(ModelRole::FaceDetector), None);
+    }
+
+    #[test]
+    fn the_quantised_file_of_the_binary_belongs_to_the_network_of_the_binary() {
+        let (zoo, folder) = (Zoo::embedded(), tempfile::tempdir().unwrap());
+        let light = zoo.model(ModelSet::Default, ModelRole::LightTextDetector).unwrap();
+        let quantised = || light.locate_quantised(folder.path()).map(|quantised| quantised.file);
+        assert!(matches!(quantised(), Some(NetworkFile::CompiledIn { .. })));
+        std::fs::write(folder.path().join(light.network_file()), b"trained by the operator").unwrap();
+        assert_eq!(quantised(), None, "it is another network's");
+        let own = folder.path().join("light_text_detector_int8.onnx");
+        std::fs::write(&own, b"made by the operator").unwrap();
+        assert_eq!(quantised(), Some(NetworkFile::Path(own)));
     }
 
     #[test]

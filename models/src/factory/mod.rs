@@ -1,12 +1,14 @@
 //! Creates the real networks: those of one model set of the zoo, loaded with a runtime.
 
+mod candidates;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use photofinish_kernels::device::Device;
 use photofinish_kernels::gpu::Gpu;
-use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
+use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
 
 use crate::bucket::Bucket;
 use crate::faces::embedder::AlignedEmbedder;
@@ -22,16 +24,10 @@ use crate::reading::{
 use crate::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
 };
-use crate::tuning::{self, Backends, Candidate, Measurements, PrecisionChoice};
-
-/// Letters of a digest that tell an operator's networks apart.
-const DIGEST_LETTERS: usize = 12;
+use crate::tuning::{self, Backends, Measurements, PrecisionChoice};
 
 /// Photos of a batch for each full frame of a call: few photos need one, and it has as many pixels as six torsos.
 const PHOTOS_PER_FULL_FRAME: usize = 2;
-
-/// Input values of black and white pixels of the text networks.
-const TEXT_BLACK_AND_WHITE: [f32; 2] = [-1.0, 1.0];
 
 /// Which torsos are read only where a bib gate, the operator's or else the one of the binary, sees a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +58,7 @@ pub struct ZooModels {
     model_set: ModelSet,
     backends: Backends,
     bib_gate: BibGateChoice,
+    has_light_pass: bool,
     /// Shared by all readers: it is rarely used and takes more memory than any other network. Loaded on first use.
     full_frame_detector: Mutex<Option<SharedTextDetector>>,
 }
@@ -91,6 +88,7 @@ impl ZooModels {
             model_set: set,
             backends,
             bib_gate: BibGateChoice::Small,
+            has_light_pass: true,
             full_frame_detector: Mutex::default(),
         })
     }
@@ -112,6 +110,13 @@ impl ZooModels {
     #[must_use]
     pub fn with_bib_gate(self, choice: BibGateChoice) -> Self {
         Self { bib_gate: choice, ..self }
+    }
+
+    /// Sets whether a light text detector looks at torsos first, as it does unless this is called. Call before
+    /// [`Self::with_precision`].
+    #[must_use]
+    pub fn with_light_pass(self, has_light_pass: bool) -> Self {
+        Self { has_light_pass, ..self }
     }
 
     /// Chooses what computes each network: the configured precision, or the fastest, which is measured unless the file
@@ -138,13 +143,22 @@ impl ZooModels {
                 Backends {
                     embedder: fastest(ModelRole::FaceEmbedder)?,
                     text_detector: fastest(ModelRole::TextDetector)?,
+                    light_text_detector: measurements
+                        .fastest(&self.identity_in_use(ModelRole::LightTextDetector)?),
                     recogniser: fastest(ModelRole::TextRecogniser)?,
-                    bib_gate: measurements.fastest(&self.bib_gate_identity()?),
+                    bib_gate: measurements.fastest(&self.identity_in_use(ModelRole::BibGate)?),
                 }
             }
         };
-        let Backends { embedder, text_detector, recogniser, bib_gate } = self.backends;
-        tracing::info!(%embedder, %text_detector, %recogniser, %bib_gate, "chose the backends of the networks");
+        let Backends { embedder, text_detector, light_text_detector, recogniser, bib_gate } = self.backends;
+        tracing::info!(
+            %embedder,
+            %text_detector,
+            %light_text_detector,
+            %recogniser,
+            %bib_gate,
+            "chose the backends of the networks"
+        );
         Ok(self)
     }
 
@@ -164,65 +178,13 @@ impl ZooModels {
         Ok(tuning::load(&self.runtime, &self.list_candidates()?, cache))
     }
 
-    fn list_candidates(&self) -> Result<Vec<Candidate>, ModelError> {
-        let candidate = |model: &Model, workload, rows: u32, columns: u32, black_and_white| Candidate {
-            identity: model.identity(),
-            file: model.locate(&self.folder),
-            quantised: model.locate_quantised(&self.folder),
-            workload,
-            input_shape: [3, rows as usize, columns as usize],
-            black_and_white,
-        };
-        let embedder = self.model(ModelRole::FaceEmbedder)?;
-        let Contract::Embedder(contract) = &embedder.contract else { return Err(wrong_contract(embedder)) };
-        let black_and_white = [0.0, 255.0].map(|value| (value - contract.mean[0]) / contract.deviation[0]);
-        let canvas = reading::FIRST_PASS_CANVAS;
-        let strip = reading::RECOGNISER_INPUT;
-        let detector = self.model(ModelRole::TextDetector)?;
-        let recogniser = self.model(ModelRole::TextRecogniser)?;
-        let mut candidates = vec![
-            candidate(embedder, Workload::Embedding, contract.size, contract.size, black_and_white),
-            candidate(
-                detector,
-                TorsoPassKind::First.whole_workload(),
-                canvas.height,
-                canvas.width,
-                TEXT_BLACK_AND_WHITE,
-            ),
-            candidate(
-                recogniser,
-                reading::RECOGNISER_WORKLOAD,
-                strip.height,
-                strip.width,
-                TEXT_BLACK_AND_WHITE,
-            ),
-        ];
-        if self.bib_gate != BibGateChoice::Off {
-            let input = reading::BIB_GATE_INPUT;
-            let gate = self.model(ModelRole::BibGate)?;
-            let measured = candidate(gate, Workload::BibGate, input.height, input.width, [0.0, 255.0]);
-            candidates.push(Candidate { identity: self.bib_gate_identity()?, ..measured });
-        }
-        Ok(candidates)
-    }
-
-    /// Name and version of the bib gate; of an operator's own the beginning of its digest.
-    fn bib_gate_identity(&self) -> Result<String, ModelError> {
-        let model = self.model(ModelRole::BibGate)?;
-        let own = self.zoo.verify(&self.folder).into_iter().find(|status| status.role == ModelRole::BibGate);
-        match own.and_then(|status| status.files.into_iter().next()) {
-            Some((name, FileState::Own(digest))) => Ok(format!("{name} {}", &digest[..DIGEST_LETTERS])),
-            _ => Ok(model.identity()),
-        }
-    }
-
     /// Loads the bib gate and says which it is and how it decides; `None` when none is used.
     ///
     /// # Errors
     /// When its file cannot be used.
     pub fn describe_bib_gate(&self) -> Result<Option<String>, ModelError> {
         let Some(gate) = self.load_bib_gate()? else { return Ok(None) };
-        Ok(Some(format!("{}, {}", self.bib_gate_identity()?, gate.thresholds())))
+        Ok(Some(format!("{}, {}", self.identity_in_use(ModelRole::BibGate)?, gate.thresholds())))
     }
 
     fn load_bib_gate(&self) -> Result<Option<BibGate>, ModelError> {
@@ -240,6 +202,20 @@ impl ZooModels {
         let workloads = if uses_windows { pass.workloads().to_vec() } else { vec![pass.whole_workload()] };
         let load = |workload| self.load_network(detector, workload, self.backends.text_detector);
         workloads.into_iter().map(load).collect()
+    }
+
+    /// Whether the light text detector is used: on a GPU small inputs take as long as large ones.
+    fn uses_light_detector(&self) -> bool {
+        self.has_light_pass && self.runtime.device() == NetworkDevice::Cpu
+    }
+
+    fn load_light_detector(&self) -> Result<Option<Network>, ModelError> {
+        if !self.uses_light_detector() {
+            return Ok(None);
+        }
+        let light = self.model(ModelRole::LightTextDetector)?;
+        let workload = TorsoPassKind::Light.whole_workload();
+        self.load_network(light, workload, self.backends.light_text_detector).map(Some)
     }
 
     /// The model set in use.
@@ -339,6 +315,7 @@ impl ModelFactory for ZooModels {
         let strips = reading::RECOGNISER_WORKLOAD;
         let networks = ReaderNetworks {
             bib_gate,
+            light_pass: self.load_light_detector()?,
             first_pass: self.load_torso_detectors(TorsoPassKind::First)?,
             second_pass: self.load_torso_detectors(TorsoPassKind::Second)?,
             third_pass: self.load_torso_detectors(TorsoPassKind::Third)?,
@@ -378,8 +355,9 @@ impl ModelFactory for ZooModels {
             ("textDetector", ModelRole::TextDetector),
             ("textRecogniser", ModelRole::TextRecogniser),
         ];
+        let light = self.uses_light_detector().then_some(("lightTextDetector", ModelRole::LightTextDetector));
         let model = |(name, role)| self.model(role).ok().map(|model| (name, identity(model)));
-        roles.into_iter().filter_map(model).collect()
+        roles.into_iter().chain(light).filter_map(model).collect()
     }
 }
 

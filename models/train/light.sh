@@ -1,0 +1,27 @@
+#!/bin/sh
+# Makes models/trained/light_text_detector.onnx and its calibration from nothing but this repository, the package registries
+# and the text networks that `cargo xtask setup` fetches. About 70 minutes on two cores. Run at the root of the repository;
+# needs npm.
+set -eu
+state=.photofinish
+work=$state/train
+trained=models/trained
+mkdir -p "$work/packages"
+test -x "$work/venv/bin/python" || python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet --no-deps --requirement models/train/requirements.txt
+python="$work/venv/bin/python"
+sets=
+for seed in 11 12; do
+    set="$work/light-$seed.npz"
+    test -f "$set" || "$python" models/train/light_data.py "$set" 7500 "$seed" \
+        --models "$state/models" --materials "$work/packages" &
+    sets="$sets $set"
+done
+wait
+# shellcheck disable=SC2086 -- a list of files
+"$python" models/train/train_light.py "$trained/light_text_detector.onnx" $sets
+"$python" models/train/calibrate.py light "$trained/light_text_detector_int8.json" \
+    --models "$state/models" --materials "$work/packages"
+"$python" xtask/convert/quantise.py "$trained/light_text_detector.onnx" "$trained/light_text_detector_int8.json" \
+    "$trained/light_text_detector_int8.onnx"
+sha256sum "$trained"/light_text_detector*.onnx
