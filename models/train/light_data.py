@@ -41,7 +41,10 @@ def main():
         images[done], maps[done] = halved(canvas), np.rint(255 * halved(probability))
         if done % 500 == 499:
             print(f"{done + 1} torsos, {time.time() - started:.0f} s", flush=True)
-    np.savez(arguments.out, image=images, map=maps)
+    # Under its name only when it is whole.
+    unfinished = arguments.out.with_suffix(".unfinished.npz")
+    np.savez(unfinished, image=images, map=maps)
+    unfinished.rename(arguments.out)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """Fonts and pictures to draw with, all under licences that allow training and sharing the result: see README.md.
 
 Nothing here shows a race: the pictures are backgrounds and cloth.
+
+usage: materials.py FOLDER    fetches the npm packages into it
 """
 
 import base64
 import importlib.util
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -77,3 +80,7 @@ def tone_map(light):
     """8 bits from linear light, exposed so that the median becomes middle grey."""
     exposed = light * (0.18 / max(float(np.median(light)), 1e-3))
     return (255 * (exposed / (exposed + 0.7) * 1.5).clip(0, 1) ** (1 / 2.2)).astype(np.uint8)
+
+
+if __name__ == "__main__":
+    fetch(Path(sys.argv[1]))

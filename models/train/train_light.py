@@ -2,7 +2,7 @@
 
 usage: train_light.py OUT.onnx DATA.npz... [--seed 0]
 
-The network: 128 x 192 pixels, BGR, -1 to 1 -> 19 convolutions in three scales, joined from coarse to fine -> the probability
+The network: 128 x 192 pixels, BGR, -1 to 1 -> 25 convolutions in three scales, joined from coarse to fine -> the probability
 of text for each pixel, as the text detector gives it for twice the scale. It learns that detector's maps (distillation, Hinton
 et al. 2015). The rate falls along a cosine, and starts a second time (Loshchilov and Hutter 2017).
 """
@@ -33,7 +33,7 @@ JOINED, LAST = 32, 24
 EPSILON = 1e-3
 BATCH, DECAY, WARM_UP = 32, 1e-4, 100
 # For each cycle of the rate: steps, highest rate, and how much more a pixel of text counts than another.
-CYCLES = ((2100, 2e-3, 4.0), (3300, 1.6e-3, 3.0))
+CYCLES = ((2100, 2e-3, 4.0), (3000, 1.6e-3, 3.0))
 # The parts of the loss.
 ENTROPY_PART, DICE_PART = 4.0, 0.5
 # Examples that are kept for checks, and how often they are looked at.

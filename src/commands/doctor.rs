@@ -118,7 +118,7 @@ fn check_runtime_library(config: &Config, runtime: Option<&Runtime>) -> Finding 
     Finding { component: "onnx runtime", state }
 }
 
-/// Shows the devices and the bib gate, then which library and precision computes each network on the first one, and how fast.
+/// Shows the devices, the bib gate and the light text detector, then which library and precision computes each network on the first one, and how fast.
 fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Finding> {
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -139,6 +139,11 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
         Err(error) => Err(error.to_string()),
     };
     let gate = Finding { component: "bib gate", state: gate };
+    let light = match networks.describe_light_detector() {
+        Ok(description) => Ok(description.unwrap_or_else(|| "not used".to_owned())),
+        Err(error) => Err(error.to_string()),
+    };
+    let light = Finding { component: "light text detector", state: light };
     let speed = match config.settings.models.text_precision {
         _ if !has_choice => Ok("f32 for all networks, nothing to choose".to_owned()),
         PrecisionChoice::Always(Precision::Int8) => {
@@ -147,7 +152,7 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
         PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
         PrecisionChoice::Auto => describe_speeds(config, &networks).map_err(|error| format!("{error:#}")),
     };
-    vec![device, gate, Finding { component: "networks", state: speed }]
+    vec![device, gate, light, Finding { component: "networks", state: speed }]
 }
 
 /// The runtime, the devices in use, and those that are not used, with the reasons.

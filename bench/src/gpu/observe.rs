@@ -134,7 +134,8 @@ pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
         ObservedDevice::Wgpu => DeviceChoice::Wgpu,
     };
     let before = options.before.as_deref().map(load_readings).transpose()?;
-    let models = networks::open(&options.paths, device, Precision::F32)??;
+    // The light text detector is of the CPU alone, and finds other texts in a few cases: what is compared does without it.
+    let models = networks::open(&options.paths, device, Precision::F32)??.with_light_pass(false);
     let files = list_jpegs(&options.photos)?;
     let pictures =
         files.iter().take(options.limit).map(|file| load_working_frame(&options.photos.join(file)));

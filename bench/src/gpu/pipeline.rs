@@ -75,7 +75,12 @@ impl Watch {
 
 /// `precision` is that of networks on a processor; those on a device have f32.
 fn start(paths: &InputPaths, device: &str, precision: &str) -> anyhow::Result<Service> {
-    let settings = [("PHOTOFINISH_DEVICE", device), ("PHOTOFINISH_TEXT_PRECISION", precision)];
+    // The light text detector is of the CPU alone, and finds other texts in a few cases: what is compared does without it.
+    let settings = [
+        ("PHOTOFINISH_DEVICE", device),
+        ("PHOTOFINISH_TEXT_PRECISION", precision),
+        ("PHOTOFINISH_LIGHT_TEXT_DETECTOR", "off"),
+    ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     Service::start(paths, &Setup { settings, ..Setup::default() })
 }

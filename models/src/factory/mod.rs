@@ -209,13 +209,24 @@ impl ZooModels {
         self.has_light_pass && self.runtime.device() == NetworkDevice::Cpu
     }
 
+    /// Loads the light text detector and says which it is; `None` when none is used.
+    ///
+    /// # Errors
+    /// When its file cannot be used.
+    pub fn describe_light_detector(&self) -> Result<Option<String>, ModelError> {
+        let light = self.load_light_detector()?;
+        light.map(|_| self.identity_in_use(ModelRole::LightTextDetector)).transpose()
+    }
+
     fn load_light_detector(&self) -> Result<Option<Network>, ModelError> {
         if !self.uses_light_detector() {
             return Ok(None);
         }
         let light = self.model(ModelRole::LightTextDetector)?;
         let workload = TorsoPassKind::Light.whole_workload();
-        self.load_network(light, workload, self.backends.light_text_detector).map(Some)
+        let mut network = self.load_network(light, workload, self.backends.light_text_detector)?;
+        reading::check_light_detector(&mut network)?;
+        Ok(Some(network))
     }
 
     /// The model set in use.

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::tensor::Tensor;
 
 pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
 use self::postprocess::POSTPROCESS;
@@ -113,6 +114,25 @@ impl TorsoPassKind {
         let Size { width, height } = self.pass().canvas;
         Workload::TextDetection { width, height }
     }
+}
+
+/// Runs a network once as the light text detector.
+///
+/// # Errors
+/// `File` when it is none.
+pub fn check_light_detector(network: &mut Network) -> Result<(), ModelError> {
+    let Size { width, height } = LIGHT_PASS.canvas;
+    let mut input = Tensor::default();
+    input.reshape([1, 3, height as usize, width as usize]);
+    let values = network.run(&input).and_then(|outputs| Ok(outputs.first()?.values.len()));
+    let detail = match values {
+        Ok(values) if values == LIGHT_PASS.canvas.area() => return Ok(()),
+        Ok(values) => {
+            format!("not a light text detector: its map has {values} values for {width} x {height} pixels")
+        }
+        Err(error) => format!("not a light text detector: {error}"),
+    };
+    Err(ModelError::File { name: network.name().to_owned(), detail })
 }
 
 /// A text detector for full frames that all readers share, because it is rarely used and takes much memory. Cheap to

@@ -18,7 +18,8 @@ use super::torso::Runner;
 const RECOGNISE_COST: u32 = 1;
 const GATE_LOOKS_PER_COST: usize = 12;
 
-/// What a step of a photo may cost for each item of a call: a torso of the first pass and its text.
+/// What a step of a photo may cost for each item of a call: a torso of the first pass and its text. Where that follows a light
+/// pass it is a step of its own.
 pub(super) const STEP_COST: u32 = Pass::First.cost() + RECOGNISE_COST;
 
 /// Least text probability around a runner in the light pass at which the text detector looks too (step 6).
@@ -195,7 +196,8 @@ impl PhotoProgress {
         let pass = self.pass;
         let (work, items, cost) = match &self.state {
             PassState::Undecided => {
-                let looks = if pass <= Pass::Third { faces / GATE_LOOKS_PER_COST } else { 0 };
+                let asks_gate = matches!(pass, Pass::Light | Pass::Second | Pass::Third);
+                let looks = if asks_gate { faces / GATE_LOOKS_PER_COST } else { 0 };
                 (Work::Choose, 0, u32::try_from(looks).unwrap_or(u32::MAX))
             }
             PassState::Detecting { unseen, .. } => {
@@ -474,8 +476,7 @@ mod tests {
         photo.torsos = (0..4).map(torso).collect();
         let places = [0, 1, 2].map(|torso| Unseen { height: 192, torso });
         photo.look_at(places.to_vec());
-        // On the bib of the first runner, and half a torso beside the second, who has none; nothing on the third; the fourth is
-        // small and was not looked at.
+        // The bib of the first runner; a trace on the second; nothing on the third; the fourth was not looked at.
         let seen = |texts: Vec<Quad>, text_probability| TorsoTexts { texts, text_probability };
         photo.add_detected([seen(vec![bib_of(0)], 0.9), seen(Vec::new(), 0.4), seen(Vec::new(), 0.05)]);
         let found: Vec<FoundText> = photo.unread(9).collect();
@@ -502,5 +503,28 @@ mod tests {
         let texts: Vec<&str> = photo.readings.iter().map(|reading| reading.text.as_str()).collect();
         assert_eq!(texts, ["123"]);
         assert_eq!(photo.torsos[0].light_text_probability, Some(0.9));
+    }
+
+    #[test]
+    fn what_the_first_pass_reads_stands_where_a_longer_strip_contradicts_the_light_one() {
+        let mut photo = PhotoProgress::new();
+        photo.torsos = vec![torso(0)];
+        let bib = || TorsoTexts { texts: vec![bib_of(0)], text_probability: 0.9 };
+        photo.look_at(vec![Unseen { height: 192, torso: 0 }]);
+        photo.add_detected([bib()]);
+        let found: Vec<FoundText> = photo.unread(9).collect();
+        let reading = |text: &str, confidence: f32, is_whole: bool| TextReading {
+            text: text.into(),
+            confidence,
+            is_whole,
+            ..reading_of(&found[0])
+        };
+        photo.add_readings(vec![reading("4847", 0.98, false)]);
+        assert_eq!(photo.find_unread(), [0]);
+        photo.look_at(vec![Unseen { height: 384, torso: 0 }]);
+        photo.add_detected([bib()]);
+        photo.add_readings(vec![reading("847", 0.92, true)]);
+        let texts: Vec<&str> = photo.readings.iter().map(|reading| reading.text.as_str()).collect();
+        assert_eq!(texts, ["847"]);
     }
 }

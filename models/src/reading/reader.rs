@@ -96,8 +96,8 @@ impl TorsoBibReader {
     /// Does what the budgets of the photos allow. All photos that need the same next do it together, those first that are
     /// behind the others.
     ///
-    /// The gate is asked about every runner, and the first pass runs on those who may wear a number, the second and the third
-    /// on those of them without a confident bib. The largest runner gets a second pass in any case when the photo has no bib,
+    /// The gate is asked about the runners that it decides about. The light pass, where there is one, runs on those who may wear a
+    /// number, the first where that left a text unread, the second and the third on those without a confident bib. The largest runner gets a second pass in any case when the photo has no bib,
     /// and the full frame is read when that shows none either.
     fn advance(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
         loop {
@@ -209,11 +209,19 @@ impl TorsoBibReader {
                 torsos.map(move |unseen| photo.look(&photo.progress.torsos[unseen.torso]))
             })
             .collect();
-        let (detector, span) = match (pass, &mut self.light_pass) {
-            (Pass::Light, Some(light)) => (light, tracing::debug_span!("light_pass")),
-            (Pass::First, _) => (&mut self.first_pass, tracing::debug_span!("first_pass")),
-            (Pass::Third, _) => (&mut self.third_pass, tracing::debug_span!("third_pass")),
-            _ => (&mut self.second_pass, tracing::debug_span!("second_pass")),
+        let (detector, span) = match pass {
+            Pass::Light => (self.light_pass.as_mut(), tracing::debug_span!("light_pass")),
+            Pass::First => (Some(&mut self.first_pass), tracing::debug_span!("first_pass")),
+            Pass::Third => (Some(&mut self.third_pass), tracing::debug_span!("third_pass")),
+            Pass::Second | Pass::Largest | Pass::FullFrame => {
+                (Some(&mut self.second_pass), tracing::debug_span!("second_pass"))
+            }
+        };
+        let Some(detector) = detector else {
+            return Err(ModelError::Inference {
+                name: "light text detector".into(),
+                detail: "there is none".into(),
+            });
         };
         let found = span.in_scope(|| detector.detect_all(&looks, &self.interrupt))?;
         drop(looks);

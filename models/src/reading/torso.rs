@@ -72,7 +72,7 @@ pub(super) const LIGHT_PASS: TorsoPass = TorsoPass {
     ..FIRST_PASS
 };
 
-/// The pass that every runner gets (steps 4 and 5): digits become 48 pixels high.
+/// The first pass of the text detector (steps 4 and 5): digits become 48 pixels high.
 pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
     reach: 1.45,
     top: 0.7,
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_canvas_fits_its_pass_rounded_up_to_a_multiple_of_32() {
-        for pass in [FIRST_PASS, SECOND_PASS, THIRD_PASS] {
+        for pass in [LIGHT_PASS, FIRST_PASS, SECOND_PASS, THIRD_PASS] {
             let width = (2.0 * pass.reach * pass.scale).round() as u32;
             let height = ((pass.bottom - pass.top) * pass.scale).round() as u32;
             let canvas = Size { width: width.div_ceil(32) * 32, height: height.div_ceil(32) * 32 };

@@ -1,4 +1,4 @@
-//! The light text detector leaves the bibs as they are and spares the text detector most of its passes.
+//! The light text detector leaves the bibs of the reference as they are and spares the text detector passes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,9 +16,10 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::environment::{TestEnvironment, shared_environment};
 use crate::pictures::ReferencePicture;
+use crate::steps::read_in_turn;
 use crate::{LONG_SIDE, load_yunet};
 
-/// Counts the torsos that the text detector's first pass looks at: one a span on a processor.
+/// Counts the torsos that the text detector's first pass looks at: one in each step of a photo on a processor.
 #[derive(Clone, Default)]
 struct FirstPasses(Arc<AtomicUsize>);
 
@@ -43,13 +44,16 @@ fn load_reader(
     Some(networks.create_bib_reader().unwrap())
 }
 
-/// Returns the accepted bibs, and how many torsos the text detector looked at.
+/// Reads in steps, and at once, which must give the same. Returns the accepted bibs, and how many torsos the text detector
+/// looked at.
 fn read(reader: &mut dyn BibReader, picture: &Picture, faces: &[FaceBox]) -> (Vec<String>, usize) {
     let pattern = BibPattern::new("[A-Z]{0,2}[0-9]{2,5}[A-Z]?").unwrap();
     let request = ReadRequest { frame: picture.frame(), faces, pattern: &pattern };
     let passes = FirstPasses::default();
     let subscriber = Registry::default().with(passes.clone());
-    let texts = tracing::subscriber::with_default(subscriber, || reader.read(&[request]).unwrap().remove(0));
+    let texts =
+        tracing::subscriber::with_default(subscriber, || read_in_turn(reader, &[request]).0.remove(0));
+    assert_eq!(texts, reader.read(&[request]).unwrap().remove(0));
     let is_accepted = |text: &BibText| text.is_bib && text.confidence >= 0.9;
     let accepted = texts.into_iter().filter(is_accepted).map(|text| text.text).collect();
     (accepted, passes.0.load(Ordering::Relaxed))

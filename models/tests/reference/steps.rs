@@ -45,7 +45,10 @@ fn shift(face: &FaceBox, by: f32) -> FaceBox {
 }
 
 /// Reads the photos in turn, a step of each: as the pipeline does.
-fn read_in_turn(reader: &mut dyn BibReader, requests: &[ReadRequest<'_>]) -> (Vec<Vec<BibText>>, Vec<usize>) {
+pub fn read_in_turn(
+    reader: &mut dyn BibReader,
+    requests: &[ReadRequest<'_>],
+) -> (Vec<Vec<BibText>>, Vec<usize>) {
     let mut progress: Vec<Option<ReadProgress>> = vec![None; requests.len()];
     let mut found: Vec<Option<Vec<BibText>>> = vec![None; requests.len()];
     let mut steps = vec![0; requests.len()];

@@ -47,7 +47,7 @@ pub struct ModelFile {
     pub name: String,
     /// Accepted digests, lowercase hexadecimal. Several if the bytes of a conversion depend on the tool's version.
     pub sha256: Vec<String>,
-    /// The file that set-up makes it of: the same network with 8-bit integers. `None`: it is fetched.
+    /// The file that it is made of, by set-up unless it is compiled in: the same network with 8-bit integers. `None`: it is fetched.
     pub quantised_from: Option<String>,
 }
 

@@ -20,7 +20,8 @@ pub enum Contract {
     },
     /// A face embedder: aligned face in, vector out.
     Embedder(EmbedderContract),
-    /// PP-OCR detector: BGR, -1 to 1, sides multiples of 32, one probability per pixel out.
+    /// PP-OCR detector: BGR, -1 to 1, sides multiples of 32, one probability per pixel out. The light text detector is called
+    /// alike, with 128 x 192 pixels.
     TextDetector {
         /// The file for calls with several pictures, which gives the same; `None`: the network's own file takes them.
         file_for_batches: Option<String>,

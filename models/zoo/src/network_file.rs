@@ -63,11 +63,16 @@ impl Model {
         let listed = self.files.iter().find(is_of_this)?;
         let path = folder.join(&listed.name);
         let is_of_folder = matches!(self.locate(folder), NetworkFile::Path(_));
-        let file = match compiled_in(&listed.name) {
-            Some(file) if !is_of_folder => file,
-            _ => path.is_file().then_some(NetworkFile::Path(path))?,
-        };
-        Some(QuantisedFile { file, sha256: listed.sha256.first()?.clone() })
+        let pinned = listed.sha256.first()?.clone();
+        match compiled_in(&listed.name) {
+            Some(file) if !is_of_folder => Some(QuantisedFile { file, sha256: pinned }),
+            // An operator's own.
+            Some(_) => {
+                let sha256 = hex::encode(Sha256::digest(std::fs::read(&path).ok()?));
+                Some(QuantisedFile { file: NetworkFile::Path(path), sha256 })
+            }
+            None => path.is_file().then_some(QuantisedFile { file: NetworkFile::Path(path), sha256: pinned }),
+        }
     }
 
     /// Returns the network's file in `folder`; that of the binary where the folder has none.
@@ -128,6 +133,8 @@ mod tests {
         let own = folder.path().join("light_text_detector_int8.onnx");
         std::fs::write(&own, b"made by the operator").unwrap();
         assert_eq!(quantised(), Some(NetworkFile::Path(own)));
+        let digest = light.locate_quantised(folder.path()).unwrap().sha256;
+        assert!(!light.files[1].sha256.contains(&digest), "what is measured is kept for this file");
     }
 
     #[test]

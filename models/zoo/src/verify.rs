@@ -106,13 +106,20 @@ impl Zoo {
 /// Checks a model's files in `folder`.
 fn check_model(model: &Model, folder: &Path) -> ModelStatus {
     let state = |file: &ModelFile| match check_file(file, folder) {
-        FileState::Missing if model.is_compiled_in() => FileState::CompiledIn,
+        FileState::Missing if model.is_compiled_in() && !is_of_own_network(model, file, folder) => {
+            FileState::CompiledIn
+        }
         FileState::Missing if file.quantised_from.is_some() => FileState::NotMade,
         FileState::WrongDigest(digest) if model.is_compiled_in() => FileState::Own(digest),
         state => state,
     };
     let files = model.files.iter().map(|file| (file.name.clone(), state(file))).collect();
     ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
+}
+
+/// Whether the file of the binary is not used because it was made of the network in the binary, and the folder has another.
+fn is_of_own_network(model: &Model, file: &ModelFile, folder: &Path) -> bool {
+    file.quantised_from.is_some() && folder.join(model.network_file()).exists()
 }
 
 /// Returns the first complete set; the default set is tried first.
@@ -186,6 +193,20 @@ mod tests {
         assert!(gate().is_complete());
         let problems = Zoo::embedded().choose_set(folder.path()).unwrap_err().to_string();
         assert!(!problems.contains("bib_gate.onnx"), "{problems}");
+    }
+
+    #[test]
+    fn the_quantised_file_of_the_binary_is_not_that_of_an_operators_own_network() {
+        let folder = tempfile::tempdir().unwrap();
+        let states = || {
+            let statuses = Zoo::embedded().verify(folder.path());
+            let light =
+                statuses.into_iter().find(|status| status.role == ModelRole::LightTextDetector).unwrap();
+            light.files.into_iter().map(|(_, state)| state).collect::<Vec<_>>()
+        };
+        assert_eq!(states(), [FileState::CompiledIn, FileState::CompiledIn]);
+        std::fs::write(folder.path().join("light_text_detector.onnx"), b"another").unwrap();
+        assert!(matches!(states()[..], [FileState::Own(_), FileState::NotMade]), "{:?}", states());
     }
 
     #[test]

@@ -54,13 +54,15 @@ fn bibs_of_real_photos_are_found() {
 fn the_first_start_has_the_networks_measured_by_another_process() {
     const TEST: &str = "the_first_start_has_the_networks_measured_by_another_process";
     let options = match ServiceOptions::with_real_models() {
-        Ok(options) => options.with_setting("PHOTOFINISH_BIB_GATE", "off"),
+        Ok(options) => options
+            .with_setting("PHOTOFINISH_BIB_GATE", "off")
+            .with_setting("PHOTOFINISH_LIGHT_TEXT_DETECTOR", "off"),
         Err(why) => return skip_or_fail(TEST, &why),
     };
     let service = Service::start(options);
     let kept = std::fs::read_to_string(service.data_dir().join("tuning.json")).expect("measurements");
     assert!(
-        kept.contains("openvino-f32") && !kept.contains("bib-gate"),
+        kept.contains("openvino-f32") && !kept.contains("bib-gate") && !kept.contains("light-text-detector"),
         "its settings are those of the service: {kept}"
     );
     let log = service.log();
