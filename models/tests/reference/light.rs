@@ -1,23 +1,27 @@
 //! The light text detector leaves the bibs of the reference as they are and spares the text detector passes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use photofinish_kernels::image::frame::Picture;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::cpu::Cpu;
-use photofinish_models::onnx::runtime::Precision;
+use photofinish_models::onnx::runtime::{Backend, Precision};
+use photofinish_models::onnx::session::{Items, Network, Workload};
+use photofinish_models::reading::{self, TorsoPassKind};
 use photofinish_models::traits::{
     BibPattern, BibReader, BibText, FaceBox, FaceDetector, ModelFactory, ReadRequest,
 };
 use photofinish_models::tuning::PrecisionChoice;
+use photofinish_zoo::{ModelRole, ModelSet};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
 use crate::environment::{TestEnvironment, shared_environment};
 use crate::pictures::ReferencePicture;
 use crate::steps::read_in_turn;
-use crate::{LONG_SIDE, load_yunet};
+use crate::{LONG_SIDE, find_model, load_yunet};
 
 /// Counts the torsos that the text detector's first pass looks at: one in each step of a photo on a processor.
 #[derive(Clone, Default)]
@@ -83,4 +87,18 @@ fn the_light_pass_reads_the_same_bibs_with_fewer_passes_of_the_text_detector() {
         }
         assert!(with < without, "{with} of {without} passes, {precision}");
     }
+}
+
+#[test]
+fn a_file_that_is_no_light_text_detector_is_refused_by_name() {
+    let Some(environment) = shared_environment() else { return };
+    let load = |role, workload| {
+        let file = find_model(ModelSet::Default, role).locate(Path::new("no folder"));
+        Network::load(environment.runtime, &file, workload, Items::One, Backend::OnnxRuntime).unwrap()
+    };
+    let workload = TorsoPassKind::Light.whole_workload();
+    reading::check_light_detector(&mut load(ModelRole::LightTextDetector, workload)).unwrap();
+    let gate = reading::check_light_detector(&mut load(ModelRole::BibGate, Workload::BibGate));
+    let error = gate.unwrap_err().to_string();
+    assert!(error.starts_with("model bib_gate.onnx: not a light text detector"), "{error}");
 }
