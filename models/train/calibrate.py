@@ -19,8 +19,8 @@ from onnx import helper
 
 import materials
 from draw import Draw
+from light_data import halved
 from measure import find_faces, scaled
-from patterns import LIGHT_HEIGHT, LIGHT_WIDTH
 from teacher import Teacher, canvas_tensor, planes, session, strip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
@@ -69,7 +69,7 @@ def draw_torsos(arguments):
     for _ in range(arguments.pictures):
         canvas, filled, edges = draw.torso_canvas()
         canvases.append(canvas_tensor(canvas, filled))
-        halves.append(planes(cv2.resize(canvas, (LIGHT_WIDTH, LIGHT_HEIGHT), interpolation=cv2.INTER_AREA))[None])
+        halves.append(planes(halved(canvas))[None])
         visible = canvas[:filled[0], :filled[1]]
         boxes = teacher.boxes(teacher.run(teacher.detector, canvases[-1])[0, 0])
         strips += [strip(visible, box) for box in boxes if teacher.may_be_bib(box, filled[1], edges)]

@@ -97,8 +97,8 @@ impl TorsoBibReader {
     /// behind the others.
     ///
     /// The gate is asked about the runners that it decides about. The light pass, where there is one, runs on those who may wear a
-    /// number, the first where that left a text unread, the second and the third on those without a confident bib. The largest runner gets a second pass in any case when the photo has no bib,
-    /// and the full frame is read when that shows none either.
+    /// number, the first where that left a text unread, the second and the third on those without a confident bib. The largest
+    /// runner gets a second pass in any case when the photo has no bib, and the full frame is read when that shows none either.
     fn advance(&mut self, photos: &mut [OpenPhoto<'_>]) -> Result<(), ModelError> {
         loop {
             let pieces: Vec<Option<Piece>> = photos.iter().map(OpenPhoto::next_piece).collect();
