@@ -26,7 +26,8 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 const FACE_REFRESH_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Runs a round every [`ROUND_INTERVAL`], beside it what may take longer (measuring the queue, removing selfies, refreshing
-/// the face index), what is done while `is_idle` says that no photo is processed (returning memory), and garbage collection where it is configured, until the service stops.
+/// the face index), what depends on whether photos are processed (returning memory), and garbage
+/// collection where it is configured, until the service stops.
 pub async fn run(
     store: Store,
     gc: Option<GcOptions>,

@@ -11,8 +11,8 @@ pub const CONFIRMATIONS_PER_COMMIT: &str = "photofinish_confirmations_together";
 pub const WRITE_WAIT_SECONDS: &str = "photofinish_write_wait_seconds";
 /// Gauge: bytes of embeddings in the face index.
 pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
-/// Counter: albums loaded completely into the face index.
-pub const FACE_INDEX_LOADS: &str = "photofinish_face_index_loads_total";
+/// Histogram: seconds that loading a whole album into the face index took, without the wait for its turn.
+pub const FACE_INDEX_LOAD_SECONDS: &str = "photofinish_face_index_load_seconds";
 /// Counter: albums evicted from the full face index.
 pub const FACE_INDEX_EVICTIONS: &str = "photofinish_face_index_evictions_total";
 /// Counter, label `outcome`: passes over albums on a GPU, and those that failed there and were made on the CPU.
@@ -60,7 +60,11 @@ pub fn describe() {
         "Wait of a transaction that writes to the database file in seconds"
     );
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Size of the embeddings in the face index in bytes");
-    metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded completely into the face index");
+    metrics::describe_histogram!(
+        FACE_INDEX_LOAD_SECONDS,
+        metrics::Unit::Seconds,
+        "Duration of loading a whole album into the face index in seconds"
+    );
     metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums evicted from the full face index");
     metrics::describe_counter!(FACE_DEVICE_PASSES, "Passes over albums on a GPU, by outcome");
     metrics::describe_gauge!(FACE_DEVICE_BYTES, "Size of the albums on a GPU in bytes");

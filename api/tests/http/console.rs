@@ -38,6 +38,12 @@ impl<'s> Browser<'s> {
         self.send(path, &body, &[("sec-fetch-site", "same-origin")])
     }
 
+    /// The lines of a request's head that show whose it is.
+    pub(crate) fn head_lines(&self) -> String {
+        let cookie = self.cookie.as_deref().unwrap_or_default();
+        format!("cookie: {cookie}\r\nsec-fetch-site: same-origin\r\n")
+    }
+
     /// Keeps the cookie that a response sets.
     fn keep(&mut self, response: &ApiResponse) {
         let set = response.header("set-cookie");

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use photofinish_store::model::account::Role;
 use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::key::{KeyMode, Scope};
 use photofinish_store::model::process::{Task, TaskLease};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use crate::console::signed_in;
 use crate::support::client::document;
 use crate::support::raw::RawConnection;
 use crate::support::{Partner, TestService, schema};
@@ -36,11 +38,16 @@ fn open_stream(
     headers: &str,
     body: &Value,
 ) -> (RawConnection, String) {
+    let key = partner.key.as_ref().unwrap();
+    open_stream_at("/openapi/events/list", service, &format!("x-api-key: {key}\r\n{headers}"), body)
+}
+
+/// The same at another path, with headers that say who asks.
+fn open_stream_at(path: &str, service: &TestService, headers: &str, body: &Value) -> (RawConnection, String) {
     let mut raw = RawConnection::connect(service);
-    let (key, body) = (partner.key.as_ref().unwrap(), body.to_string());
+    let body = body.to_string();
     raw.write(&format!(
-        "POST /openapi/events/list HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\naccept: text/event-stream\r\n{headers}\
-         content-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     ));
     let head = raw.read_until("\r\n\r\n");
@@ -239,6 +246,47 @@ fn a_key_has_twenty_streams() {
         }
         assert!(std::time::Instant::now() < deadline, "{head}");
     }
+}
+
+/// However many keys it has.
+#[test]
+fn an_organization_has_a_quarter_of_all_streams() {
+    let service = TestService::start();
+    let partners: Vec<Partner> = (0..13).map(|_| service.partner()).collect();
+    let streams = (0..250).map(|number: usize| open_stream(&service, &partners[number / 20], "", &json!({})));
+    let streams: Vec<(RawConnection, String)> = streams.collect();
+    assert!(streams.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
+    let accept = [("accept", "text/event-stream"), ("content-type", "application/json")];
+    let refused = service.partner().send("POST /openapi/events/list", &accept, "{}");
+    assert_eq!(refused.defined_error(429, "TOO_MANY_REQUESTS")["data"]["code"], "TOO_MANY_STREAMS");
+    let other = service.partner_with("River Timing", KeyMode::Live, &Scope::ALL);
+    let (_stream, head) = open_stream(&service, &other, "", &json!({}));
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[test]
+fn a_stream_ends_when_its_account_may_no_longer_get_what_it_sends() {
+    let service = TestService::start();
+    let [owner, organizer, viewer] =
+        [("anna", Role::Owner), ("ben", Role::Organizer), ("cora", Role::Viewer)]
+            .map(|(name, role)| signed_in(&service, &format!("{name}@race.example"), role));
+    let [mut of_organizer, mut of_viewer] = [&organizer, &viewer].map(|browser| {
+        let headers = browser.head_lines();
+        let (stream, head) = open_stream_at("/console/api/events/list", &service, &headers, &json!({}));
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        stream
+    });
+    let account = organizer.call("session/get", json!({})).ok()["account"]["id"].clone();
+    owner.call("accounts/update", json!({ "accountId": account, "role": "viewer" })).ok();
+    let error = next_event(&mut of_organizer);
+    assert_eq!((error.name.as_str(), &error.data["status"]), ("error", &json!(403)));
+    assert_eq!(error.data["data"]["code"], "INSUFFICIENT_ROLE");
+    let lease = take_task(&service);
+    let album = owner.call("albums/create", json!({ "title": "Lake Run" })).ok()["id"].clone();
+    owner.call("albums/delete", json!({ "albumId": album })).ok();
+    service.block_on(service.store.event_publisher.publish(lease)).unwrap();
+    // What was never for managers alone goes on.
+    assert_eq!(next_event(&mut of_viewer).data["data"]["albumId"], album);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
+use std::time::Instant;
 
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
@@ -149,6 +150,7 @@ impl AlbumLoader {
             return Ok(());
         }
         let mut faces = slot.faces.write().await;
+        let begun = Instant::now();
         let memory = self.reserve_memory(slot, usize::MAX);
         let loading = self.source.load_faces(slot.album, &memory);
         let (change, matrix): (Change, FaceMatrix) = self.run_when_memory_is_free(loading).await?;
@@ -159,7 +161,7 @@ impl AlbumLoader {
         let weak = Arc::downgrade(&residency);
         let (change, passes) = (Some(change), Arc::clone(&faces.passes));
         *faces = AlbumFaces { change, matrix, passes, _residency: Some(residency), ..AlbumFaces::default() };
-        metrics::counter!(metric_names::FACE_INDEX_LOADS).increment(1);
+        metrics::histogram!(metric_names::FACE_INDEX_LOAD_SECONDS).record(begun.elapsed().as_secs_f64());
         update_entry(&self.albums, slot, |entry| (entry.bytes, entry.residency) = (bytes, weak));
         Ok(())
     }
