@@ -41,7 +41,7 @@ impl<'s> Browser<'s> {
     /// The lines of a request's head that show whose it is.
     pub(crate) fn head_lines(&self) -> String {
         let cookie = self.cookie.as_deref().unwrap_or_default();
-        format!("cookie: {cookie}\r\nsec-fetch-site: same-origin\r\n")
+        format!("cookie: {cookie}\r\nsec-fetch-site: same-origin\r\ncontent-type: application/json\r\n")
     }
 
     /// Keeps the cookie that a response sets.

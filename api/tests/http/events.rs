@@ -248,22 +248,6 @@ fn a_key_has_twenty_streams() {
     }
 }
 
-/// However many keys it has.
-#[test]
-fn an_organization_has_a_quarter_of_all_streams() {
-    let service = TestService::start();
-    let partners: Vec<Partner> = (0..13).map(|_| service.partner()).collect();
-    let streams = (0..250).map(|number: usize| open_stream(&service, &partners[number / 20], "", &json!({})));
-    let streams: Vec<(RawConnection, String)> = streams.collect();
-    assert!(streams.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
-    let accept = [("accept", "text/event-stream"), ("content-type", "application/json")];
-    let refused = service.partner().send("POST /openapi/events/list", &accept, "{}");
-    assert_eq!(refused.defined_error(429, "TOO_MANY_REQUESTS")["data"]["code"], "TOO_MANY_STREAMS");
-    let other = service.partner_with("River Timing", KeyMode::Live, &Scope::ALL);
-    let (_stream, head) = open_stream(&service, &other, "", &json!({}));
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-}
-
 #[test]
 fn a_stream_ends_when_its_account_may_no_longer_get_what_it_sends() {
     let service = TestService::start();

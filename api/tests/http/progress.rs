@@ -1,9 +1,10 @@
 //! Progress as one response and as an event stream.
 
+use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 
 use crate::support::raw::RawConnection;
-use crate::support::{TestService, unknown_id};
+use crate::support::{Partner, TestService, unknown_id};
 
 fn open_stream(service: &TestService, key: &str, album: &Value) -> RawConnection {
     let mut raw = RawConnection::connect(service);
@@ -155,6 +156,29 @@ fn a_stream_ends_with_an_error_event_when_its_key_is_revoked() {
         "data": { "code": "KEY_REVOKED" },
     });
     assert_eq!(error, expected);
+}
+
+/// However many keys it has.
+#[test]
+fn an_organization_has_a_quarter_of_all_streams() {
+    let service = TestService::start();
+    let partners = [(); 3].map(|()| service.partner());
+    let open = |partner: &Partner| {
+        let (album, album_id) = partner.create_album();
+        service.queued_photo(partner, album_id);
+        let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
+        let head = stream.read_until("\r\n\r\n");
+        (stream, head)
+    };
+    let streams: Vec<(RawConnection, String)> =
+        (0..250).map(|number| open(&partners[number % partners.len()])).collect();
+    assert!(streams.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
+    let (mut refused, head) = open(&partners[0]);
+    assert!(head.starts_with("HTTP/1.1 429"), "{head}");
+    refused.read_until("TOO_MANY_STREAMS");
+    let other = service.partner_with("River Timing", KeyMode::Live, &Scope::ALL);
+    let (_stream, head) = open(&other);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
 
 #[test]
