@@ -118,7 +118,8 @@ fn check_runtime_library(config: &Config, runtime: Option<&Runtime>) -> Finding 
     Finding { component: "onnx runtime", state }
 }
 
-/// Shows the devices, the bib gate and the light text detector, then which library and precision computes each network on the first one, and how fast.
+/// Shows the devices, the bib gate and the light text detector, then which library and precision computes each network on the
+/// first device, and how fast.
 fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Finding> {
     let runtime = match runtime {
         Ok(runtime) => runtime,

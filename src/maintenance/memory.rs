@@ -22,41 +22,54 @@ const BUSY_INTERVAL: Duration = Duration::from_secs(3);
 /// many times what the last took.
 const BUSY_INTERVAL_TIMES: u32 = 500;
 
-/// Returns free memory whenever `is_idle` has held for [`IDLE_CHECKS`] looks, and now and then while it does not hold, if there was
-/// work since the last time.
+/// Returns free memory whenever a [`Schedule`] says so.
 pub(super) async fn return_memory_forever(is_idle: impl Fn() -> bool) {
     let mut interval = tokio::time::interval(CHECK_INTERVAL);
-    let mut idle_checks = 0;
-    let mut last = Return { ended_at: Instant::now(), time: Duration::ZERO, cpu: Duration::ZERO };
+    let mut schedule = Schedule::new(Instant::now());
     loop {
         interval.tick().await;
-        let is_busy = !is_idle();
-        idle_checks = if is_busy { 0 } else { idle_checks + 1 };
-        let is_due = if is_busy { last.permits_busy(Instant::now()) } else { idle_checks >= IDLE_CHECKS };
-        if !is_due || process_cpu().saturating_sub(last.cpu) < WORTHWHILE_CPU {
+        let begun = Instant::now();
+        if !schedule.is_due(is_idle(), begun, process_cpu()) {
             continue;
         }
-        let begun = Instant::now();
         if let Err(error) = tokio::task::spawn_blocking(return_free_memory).await {
             tracing::warn!(%error, "failed to return free memory");
         }
-        last = Return { ended_at: Instant::now(), time: begun.elapsed(), cpu: process_cpu() };
+        schedule.note_return(begun, Instant::now(), process_cpu());
     }
 }
 
-/// The last time that memory was returned.
-struct Return {
-    ended_at: Instant,
+/// When memory is returned.
+struct Schedule {
+    /// Looks in a row at which the process was idle.
+    idle_checks: u32,
+    /// When it was last returned.
+    returned_at: Instant,
     /// How long that took.
     time: Duration,
     /// CPU time of the process by then.
     cpu: Duration,
 }
 
-impl Return {
-    /// Whether it is long enough ago for another while photos are processed.
-    fn permits_busy(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.ended_at) >= BUSY_INTERVAL.max(self.time * BUSY_INTERVAL_TIMES)
+impl Schedule {
+    fn new(now: Instant) -> Self {
+        Self { idle_checks: 0, returned_at: now, time: Duration::ZERO, cpu: Duration::ZERO }
+    }
+
+    /// Whether memory is to be returned: when the process has been idle for [`IDLE_CHECKS`] looks, and now and then while it is
+    /// not, if there was work since the last time.
+    fn is_due(&mut self, is_idle: bool, now: Instant, cpu: Duration) -> bool {
+        self.idle_checks = if is_idle { self.idle_checks + 1 } else { 0 };
+        let interval = BUSY_INTERVAL.max(self.time * BUSY_INTERVAL_TIMES);
+        let is_time = match is_idle {
+            true => self.idle_checks >= IDLE_CHECKS,
+            false => now.saturating_duration_since(self.returned_at) >= interval,
+        };
+        is_time && cpu.saturating_sub(self.cpu) >= WORTHWHILE_CPU
+    }
+
+    fn note_return(&mut self, begun: Instant, now: Instant, cpu: Duration) {
+        (self.returned_at, self.time, self.cpu) = (now, now.saturating_duration_since(begun), cpu);
     }
 }
 
@@ -74,14 +87,33 @@ fn process_cpu() -> Duration {
 mod tests {
     use super::*;
 
+    const WORK: Duration = Duration::from_secs(1);
+
+    fn after(begin: Instant, milliseconds: u64) -> Instant {
+        begin + Duration::from_millis(milliseconds)
+    }
+
     #[test]
-    fn while_photos_are_processed_returning_takes_a_five_hundredth_of_the_time_at_most() {
-        let ended_at = Instant::now();
-        let permits = |took: u64, seconds: u64| {
-            let last = Return { ended_at, time: Duration::from_millis(took), cpu: Duration::ZERO };
-            last.permits_busy(ended_at + Duration::from_secs(seconds))
-        };
-        assert_eq!([permits(1, 2), permits(1, 3)], [false, true]);
-        assert_eq!([permits(20, 9), permits(20, 10)], [false, true]);
+    fn while_photos_are_processed_returning_memory_takes_a_five_hundredth_of_the_time_at_most() {
+        let begin = Instant::now();
+        let mut schedule = Schedule::new(begin);
+        assert!(!schedule.is_due(false, after(begin, 2_900), WORK));
+        assert!(schedule.is_due(false, after(begin, 3_000), WORK));
+        schedule.note_return(after(begin, 3_000), after(begin, 3_020), WORK);
+        assert!(!schedule.is_due(false, after(begin, 13_000), 2 * WORK), "20 ms, 500 times");
+        assert!(schedule.is_due(false, after(begin, 13_020), 2 * WORK));
+    }
+
+    #[test]
+    fn a_process_that_is_idle_for_a_while_returns_memory_once_after_work() {
+        let begin = Instant::now();
+        let mut schedule = Schedule::new(begin);
+        let looks =
+            |schedule: &mut Schedule, cpu| (0..20).position(|_| schedule.is_due(true, after(begin, 0), cpu));
+        assert_eq!(looks(&mut schedule, WORTHWHILE_CPU / 2), None, "there was no work");
+        let mut schedule = Schedule::new(begin);
+        assert_eq!(looks(&mut schedule, WORK), Some(7));
+        schedule.note_return(begin, begin, WORK);
+        assert_eq!(looks(&mut schedule, WORK), None, "nor any since");
     }
 }
