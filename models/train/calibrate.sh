@@ -2,12 +2,8 @@
 # Makes the calibrations of models/trained from nothing but this repository, the package registries and what
 # `cargo xtask setup --all` fetches. About 10 minutes on two cores. Run at the root of the repository; needs npm.
 set -eu
-state=.photofinish
-work=$state/train
-mkdir -p "$work/packages"
-test -x "$work/venv/bin/python" || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --no-deps --requirement models/train/requirements.txt
+. models/train/environment.sh
 for pair in detector:pp_ocrv4_det_int8 recogniser:rec_v4_alnum_int8 embedder:omz_face_reid_0095_int8; do
-    "$work/venv/bin/python" models/train/calibrate.py "${pair%%:*}" "models/trained/${pair#*:}.json" \
+    "$python" models/train/calibrate.py "${pair%%:*}" "$trained/${pair#*:}.json" \
         --models "$state/models" --materials "$work/packages" --portraits "$state/portraits"
 done

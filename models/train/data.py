@@ -3,17 +3,15 @@
 usage: data.py OUT.npz COUNT SEED --models FOLDER --materials FOLDER [--scenes FOLDER]
 """
 
-import argparse
 import time
 from pathlib import Path
 
 import cv2
 import numpy as np
 
-import materials
-from draw import Draw
+import examples
 from patterns import HEIGHT, WIDTH
-from teacher import NUMBER_CONFIDENCE, Teacher
+from teacher import NUMBER_CONFIDENCE
 
 # The gate's input, pixels, and the cells of its map: 8 x 12.
 INPUT_WIDTH, INPUT_HEIGHT, CELL = 96, 144, 32
@@ -39,20 +37,12 @@ def scene_cut(draw, scenes):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("count", type=int)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("--models", type=Path, required=True)
-    parser.add_argument("--materials", type=Path, required=True)
+    parser = examples.parser()
     parser.add_argument("--scenes", type=Path)
     arguments = parser.parse_args()
-    cv2.setNumThreads(1)
-    packages = materials.fetch(arguments.materials)
-    draw = Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
+    draw, teacher = examples.prepare(arguments)
     scenes = [cv2.imread(str(file)) for file in sorted((arguments.scenes or Path("/")).glob("photos/*.jpg"))]
     scenes = [cv2.resize(s, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for s in scenes]
-    teacher = Teacher(arguments.models)
     images, texts, numbers, scores = [], [], [], []
     started = time.time()
     for done in range(1, arguments.count + 1):
@@ -66,7 +56,7 @@ def main():
         if done % 500 == 0:
             shares = np.mean(scores, 0)
             print(f"{done} torsos, {time.time() - started:.0f} s, {shares[0]:.2f} with text, {shares[1]:.2f} with a number", flush=True)
-    np.savez(arguments.out, image=np.stack(images), text=np.stack(texts), number=np.stack(numbers), score=np.float32(scores))
+    examples.write(arguments.out, image=np.stack(images), text=np.stack(texts), number=np.stack(numbers), score=np.float32(scores))
 
 
 if __name__ == "__main__":

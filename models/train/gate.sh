@@ -5,12 +5,7 @@
 #   models/train/gate.sh [SEED]
 set -eu
 seed=${1:-0}
-state=.photofinish
-work=$state/train
-mkdir -p "$work"
-test -x "$work/venv/bin/python" || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --no-deps --requirement models/train/requirements.txt
-python="$work/venv/bin/python"
+. models/train/environment.sh
 cargo run --quiet --package photofinish-scenes --bin sample-event -- "$work/scenes" --portraits "$state/portraits" --photos 24
 sets=
 for shard in 1 2 3 4; do
@@ -20,5 +15,5 @@ for shard in 1 2 3 4; do
     sets="$sets $set"
 done
 # shellcheck disable=SC2086 -- a list of files
-"$python" models/train/train.py models/trained/bib_gate.onnx $sets --seed "$seed"
-sha256sum models/trained/bib_gate.onnx
+"$python" models/train/train.py "$trained/bib_gate.onnx" $sets --seed "$seed"
+sha256sum "$trained/bib_gate.onnx"

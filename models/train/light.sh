@@ -3,27 +3,8 @@
 # and the text networks that `cargo xtask setup` fetches. About 70 minutes on two cores. Run at the root of the repository;
 # needs npm.
 set -eu
-state=.photofinish
-work=$state/train
-trained=models/trained
-mkdir -p "$work/packages"
-test -x "$work/venv/bin/python" || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --no-deps --requirement models/train/requirements.txt
-python="$work/venv/bin/python"
-# Before two programs want them at once.
-"$python" models/train/materials.py "$work/packages"
-sets=
-jobs=
-for seed in 11 12; do
-    set="$work/light-$seed.npz"
-    sets="$sets $set"
-    test -f "$set" && continue
-    "$python" models/train/light_data.py "$set" 7500 "$seed" --models "$state/models" --materials "$work/packages" &
-    jobs="$jobs $!"
-done
-for job in $jobs; do
-    wait "$job"
-done
+. models/train/environment.sh
+draw_sets light light_data.py 7500 11 12
 # shellcheck disable=SC2086 -- a list of files
 "$python" models/train/train_light.py "$trained/light_text_detector.onnx" $sets
 "$python" models/train/calibrate.py light "$trained/light_text_detector_int8.json" \

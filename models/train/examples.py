@@ -1,0 +1,36 @@
+"""What the programs that write examples have in common: their arguments, what draws and labels, and the file."""
+
+import argparse
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+import materials
+from draw import Draw
+from teacher import Teacher
+
+
+def parser():
+    """Arguments of all: OUT.npz COUNT SEED --models FOLDER --materials FOLDER."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("out", type=Path)
+    arguments.add_argument("count", type=int)
+    arguments.add_argument("seed", type=int)
+    arguments.add_argument("--models", type=Path, required=True)
+    arguments.add_argument("--materials", type=Path, required=True)
+    return arguments
+
+
+def prepare(arguments):
+    """What draws, with this seed, and what labels."""
+    cv2.setNumThreads(1)
+    packages = materials.fetch(arguments.materials)
+    return Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages)), Teacher(arguments.models)
+
+
+def write(out, **arrays):
+    """Writes the file, which has its name only when it is whole."""
+    unfinished = out.with_suffix(".unfinished.npz")
+    np.savez(unfinished, **arrays)
+    unfinished.rename(out)
