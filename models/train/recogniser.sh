@@ -1,6 +1,7 @@
 #!/bin/sh
-# An experiment, see README.md: makes .photofinish/train/light_text_recogniser.onnx from nothing but this repository, the package registries and the text
-# networks that `cargo xtask setup` fetches. About 80 minutes on two cores. Run at the root of the repository; needs npm.
+# An experiment, see README.md: makes .photofinish/train/light_text_recogniser.onnx from nothing but this repository, the
+# package registries and the text networks that `cargo xtask setup` fetches. About 80 minutes on two cores, by estimate: it was
+# run in parts. Run at the root of the repository; needs npm.
 set -eu
 . models/train/environment.sh
 draw_sets strips recogniser_data.py 25000 31 32
