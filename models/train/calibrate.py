@@ -17,11 +17,10 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-import materials
-from draw import Draw
+import examples
 from light_data import halved
 from measure import find_faces, scaled
-from teacher import Teacher, canvas_tensor, planes, session, strip
+from teacher import canvas_tensor, planes, session, strip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
 import quantise  # noqa: E402
@@ -62,9 +61,7 @@ DIGITS = 4
 
 def draw_torsos(arguments):
     """Inputs of the text networks: canvases, the same at half the scale, and the strips of the boxes that may be bibs."""
-    packages = materials.fetch(arguments.materials)
-    draw = Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
-    teacher = Teacher(arguments.models)
+    draw, teacher = examples.prepare(arguments)
     canvases, halves, strips = [], [], []
     for _ in range(arguments.pictures):
         canvas, filled, edges = draw.torso_canvas()

@@ -15,13 +15,12 @@ class Draw(People, Sheets):
 
     def finish(self, image):
         """Light, colour, lens, sensor and file of a camera."""
-        height, width = image.shape[:2]
         if self.chance(0.3):
-            shadow = self.fractal(height, width, self.uni(30, 150)) > self.uni(-0.3, 0.4)
+            shadow = self.fractal(HEIGHT, WIDTH, self.uni(30, 150)) > self.uni(-0.3, 0.4)
             soft = cv2.GaussianBlur(shadow.astype(np.float32), (0, 0), self.uni(1, 8))[..., None]
             image = image * (1 - self.uni(0.2, 0.6) * soft)
         if self.chance(0.2):
-            ramp = np.linspace(self.uni(0.5, 1.2), self.uni(0.5, 1.2), width, dtype=np.float32)[None, :, None]
+            ramp = np.linspace(self.uni(0.5, 1.2), self.uni(0.5, 1.2), WIDTH, dtype=np.float32)[None, :, None]
             image = image * ramp
         image = np.clip(image, 0, 255)
         if self.chance(0.7):
@@ -38,7 +37,7 @@ class Draw(People, Sheets):
                 image = cv2.blur(image, (n, 1) if self.chance(0.6) else (1, n))
         unit = min(UNIT, float(np.exp(self.uni(np.log(20), np.log(150)))))
         k = unit / UNIT
-        small = cv2.resize(image, (int(width * k), int(height * k)), interpolation=cv2.INTER_AREA) if k < 1 else image
+        small = cv2.resize(image, (int(WIDTH * k), int(HEIGHT * k)), interpolation=cv2.INTER_AREA) if k < 1 else image
         if self.chance(0.5):
             small = small + cv2.GaussianBlur(self.rng.normal(0, self.uni(1, 14), small.shape).astype(np.float32), (0, 0), self.uni(0.3, 0.8))
         small = np.clip(small, 0, 255).astype(np.uint8)
@@ -48,7 +47,7 @@ class Draw(People, Sheets):
         if self.chance(0.75):
             small = cv2.imdecode(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, int(self.rng.integers(30, 96))])[1], 1)
         enlarged = min(1 / k, 4.0)
-        size = (min(width, int(small.shape[1] * enlarged)), min(height, int(small.shape[0] * enlarged)))
+        size = (min(WIDTH, int(small.shape[1] * enlarged)), min(HEIGHT, int(small.shape[0] * enlarged)))
         return cv2.resize(small, size, interpolation=cv2.INTER_LINEAR) if k < 1 else small
 
     def clip(self, image):

@@ -1,4 +1,4 @@
-"""What the programs that write examples have in common: their arguments, what draws and labels, and the file."""
+"""What the programs have in common that draw: arguments, what draws and labels, and the file of examples."""
 
 import argparse
 from pathlib import Path

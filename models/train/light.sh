@@ -4,7 +4,20 @@
 # needs npm.
 set -eu
 . models/train/environment.sh
-draw_sets light light_data.py 7500 11 12
+# Before two programs want them at once.
+"$python" models/train/materials.py "$work/packages"
+sets=
+jobs=
+for seed in 11 12; do
+    set="$work/light-$seed.npz"
+    sets="$sets $set"
+    test -f "$set" && continue
+    "$python" models/train/light_data.py "$set" 7500 "$seed" --models "$state/models" --materials "$work/packages" &
+    jobs="$jobs $!"
+done
+for job in $jobs; do
+    wait "$job"
+done
 # shellcheck disable=SC2086 -- a list of files
 "$python" models/train/train_light.py "$trained/light_text_detector.onnx" $sets
 "$python" models/train/calibrate.py light "$trained/light_text_detector_int8.json" \

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from patterns import Patterns
+from patterns import HEIGHT, WIDTH, Patterns
 
 WORDS = (
     "RUN TEAM CITY CLUB SPORT RACE ACTIVE FINISHER MARATHON TRAIL ROAD COACH ATHLETIC PACER VOLUNTEER MEDIC PRESS EVENT "
@@ -15,11 +15,7 @@ WORDS = (
 
 
 class Sheets(Patterns):
-    """Bibs, words and sheets without a number.
-
-    Of the last text or sheet `printed` is where its characters are (left, top, width, height), and `placed` the transform from
-    there to the picture.
-    """
+    """Bibs, words and sheets without a number."""
 
     def font(self, size):
         key = (self.pick(self.fonts), size)
@@ -58,10 +54,9 @@ class Sheets(Patterns):
         """A text on cloth or a wall, `height` u high."""
         stencil = self.stencil(text).astype(np.float32)
         plate = np.zeros((stencil.shape[0], stencil.shape[1], 4), np.float32)
-        x, y = self.to_pixels([centre])[0].clip([0, 0], [image.shape[1] - 1, image.shape[0] - 1])
+        x, y = self.to_pixels([centre])[0].clip([0, 0], [WIDTH - 1, HEIGHT - 1])
         plate[..., :3] = self.contrast_color(image[int(y), int(x)])
         plate[..., 3] = stencil / 255
-        self.printed = (0, 0, stencil.shape[1], stencil.shape[0])
         return self.place(image, plate, centre, height / stencil.shape[0], bend=self.uni(0, 0.6))
 
     def sheet(self, number):
@@ -70,7 +65,6 @@ class Sheets(Patterns):
         rows, columns = stencil.shape[:2]
         side, above, below = int(self.uni(0.1, 0.9) * rows), int(self.uni(0.06, 0.9) * rows), int(self.uni(0.06, 0.7) * rows)
         height, width = rows + above + below, columns + 2 * side
-        self.printed = (side, above, columns, rows)
         paper = self.color(205, 255) if self.chance(0.62) else self.cloth_color()
         if self.chance(0.8):
             ink = self.color(0, 80) if paper.mean() > 130 else self.color(190, 255)
@@ -143,7 +137,6 @@ class Sheets(Patterns):
         """Puts a sheet on the picture, `zoom` u per pixel of it: turned, in perspective, bent and folded like cloth."""
         zoom *= self.scale
         height, width = plate.shape[:2]
-        picture_height, picture_width = image.shape[:2]
         x, y = self.to_pixels([centre])[0]
         angle, slant = self.rng.normal(0, 0.12), self.rng.normal(0, 0.06)
         turn = np.float32([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -156,12 +149,12 @@ class Sheets(Patterns):
         plate[..., :3] *= plate[..., 3:]
         if blur > 1:
             plate = cv2.blur(plate, (blur, blur))
-        self.placed = cv2.getPerspectiveTransform(np.float32([[0, 0], [width, 0], [width, height], [0, height]]), np.float32(corners))
-        layer = cv2.warpPerspective(plate, self.placed, (picture_width, picture_height))
+        matrix = cv2.getPerspectiveTransform(np.float32([[0, 0], [width, 0], [width, height], [0, height]]), np.float32(corners))
+        layer = cv2.warpPerspective(plate, matrix, (WIDTH, HEIGHT))
         light = self.uni(0.8, 1.1)
         if bend > 0.3:
-            bumps = self.noise(picture_height, picture_width, self.uni(30, 120)) * bend
-            rows, columns = np.mgrid[:picture_height, :picture_width].astype(np.float32)
+            bumps = self.noise(HEIGHT, WIDTH, self.uni(30, 120)) * bend
+            rows, columns = np.mgrid[:HEIGHT, :WIDTH].astype(np.float32)
             layer = cv2.remap(layer, columns + bumps * self.uni(0, 5), rows + np.roll(bumps, 40, 0) * self.uni(0, 8), cv2.INTER_LINEAR)
             light = light + cv2.Sobel(cv2.GaussianBlur(bumps, (0, 0), 2), cv2.CV_32F, 1, 0)[..., None] * self.uni(0, 4)
         return image * (1 - layer[..., 3:]) + np.clip(layer[..., :3] * light, 0, 255)

@@ -44,11 +44,11 @@ def sides(quad):
     return np.linalg.norm(quad[1] - quad[0]), np.linalg.norm(quad[3] - quad[0])
 
 
-def strip(canvas, quad, lengthened=LENGTHENED):
-    """The recogniser's input for a box (step 9), by this part of its height longer at each end."""
+def strip(canvas, quad):
+    """The recogniser's input for a box (step 9)."""
     width, height = sides(quad)
     if width >= height:
-        quad = quad + np.float32([[-1], [1], [1], [-1]]) * (quad[1] - quad[0]) / max(width, 1e-6) * height * lengthened
+        quad = quad + np.float32([[-1], [1], [1], [-1]]) * (quad[1] - quad[0]) / max(width, 1e-6) * height * LENGTHENED
         width, height = sides(quad)
     if height / max(width, 1e-6) >= 1.5:
         quad, width, height = quad[[1, 2, 3, 0]], height, width
