@@ -130,6 +130,19 @@ impl<T, P> State<T, P> {
         }
     }
 
+    /// Adds a photo behind those at the start of its organization's backlog that have begun. These wait for the same, each in
+    /// a place of its own: the one whose turn it is may be any of them, and has to be looked at whichever others wait.
+    fn push_waiting(&mut self, photo: OpenPhoto<T, P>) {
+        let organization = photo.photo.ticket.organization();
+        match self.backlogs.iter_mut().find(|backlog| backlog.organization == organization) {
+            Some(Backlog { photos, .. }) => {
+                let begun = photos.iter().take_while(|other| !other.parts.is_empty()).count();
+                photos.insert(begun, photo);
+            }
+            None => self.backlogs.push_back(Backlog { organization, photos: [photo].into() }),
+        }
+    }
+
     /// Adds a photo at the start of its organization's backlog.
     fn push_first(&mut self, photo: OpenPhoto<T, P>) {
         let organization = photo.photo.ticket.organization();
@@ -295,7 +308,13 @@ impl<T, P> Inlet<T, P> {
         self.put_back_with(photo, State::push);
     }
 
-    /// Puts back a photo that could not go on, before the others of its organization, which wait for the same.
+    /// Puts back a photo that waits for something, before those of its organization that have not begun: they would wait for
+    /// the same.
+    pub(crate) fn put_back_waiting(&self, photo: OpenPhoto<T, P>) {
+        self.put_back_with(photo, State::push_waiting);
+    }
+
+    /// Puts back a photo that was taken and not looked at.
     pub(crate) fn put_back_first(&self, photo: OpenPhoto<T, P>) {
         self.put_back_with(photo, State::push_first);
     }
@@ -381,6 +400,34 @@ mod tests {
         sender.send(photo_of(&leases, small)).unwrap();
         let owners: Vec<OrganizationId> = (0..6).map(|_| take_owner(&inlet)).collect();
         assert_eq!(owners, [large, small, large, small, large, large]);
+    }
+
+    /// Each has asked for memory, in any order, and only who asked first gets it: with the last one always first in turn, that
+    /// one was never looked at while another organization had as many turns.
+    #[test]
+    fn photos_that_wait_are_looked_at_in_turn_and_before_those_that_have_not_begun() {
+        let leases = empty_table();
+        let owner = OrganizationId::generate();
+        let (sender, inlet): (EdgeSender<Arc<Lease>, ()>, Inlet<Arc<Lease>, ()>) = edge(8);
+        for _ in 0..4 {
+            sender.send(photo_of(&leases, owner)).unwrap();
+        }
+        let take = || inlet.recv(|_| true).unwrap().photo;
+        let mut taken: Vec<_> = (0..3).map(|_| take()).collect();
+        let waiting: Vec<_> = taken.iter().map(|open| open.photo.item.photo).collect();
+        for mut open in taken.drain(..) {
+            open.parts.push(());
+            inlet.put_back_waiting(open);
+        }
+        let looked_at: Vec<_> = (0..6)
+            .map(|_| {
+                let open = take();
+                let photo = open.photo.item.photo;
+                inlet.put_back_waiting(open);
+                photo
+            })
+            .collect();
+        assert_eq!(looked_at, [&waiting[..], &waiting[..]].concat());
     }
 
     #[test]

@@ -309,7 +309,7 @@ impl<S: SteppedStage> Worker<S> {
                         S::add_part(&mut parts, part);
                     }
                     let photo = InFlight { ticket, item };
-                    self.inlet.put_back_first(OpenPhoto { photo, parts, span: Some(span) });
+                    self.inlet.put_back_waiting(OpenPhoto { photo, parts, span: Some(span) });
                 }
                 Ok(Step::Done(output)) => ended.push(EndedPhoto { ticket, result: Ok(output) }),
                 Err(poison) => ended.push(EndedPhoto { ticket, result: Err(poison) }),
