@@ -210,8 +210,13 @@ impl Passwords {
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<Result<T, ApiError>, ApiError> {
-        let _turn = self.turns.acquire().await.map_err(ApiError::internal)?;
-        tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(ApiError::internal)?;
+        let hash = move || {
+            // Until it has ended, also where the client has left meanwhile.
+            let _turn = turn;
+            work()
+        };
+        tokio::task::spawn_blocking(hash).await.map_err(ApiError::internal)
     }
 }
 
@@ -229,7 +234,20 @@ fn make_hash(password: &str) -> Result<String, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_hash_keeps_its_turn_when_the_client_leaves() {
+        let passwords = Passwords::default();
+        for _ in 0..AT_ONCE {
+            let left = tokio::time::timeout(Duration::ZERO, passwords.hash("four wet dogs run".into())).await;
+            assert!(left.is_err(), "it takes longer than that");
+        }
+        assert_eq!(passwords.turns.available_permits(), 0);
+        let _all = passwords.turns.acquire_many(AT_ONCE as u32).await.unwrap();
+    }
 
     #[test]
     fn passwords_that_are_guessed_first_are_refused() {

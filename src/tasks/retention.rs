@@ -71,6 +71,12 @@ async fn judge_album(
             Decision::Wait => {}
             Decision::Tell => store.erasures.tell_expiring(album, part, at).await?,
             Decision::Erase => {
+                // The page may be old by now, and a photo confirmed since.
+                let album = &store.erasures.get_ageing(&album.tenant, album.id).await?;
+                let still = album.find_expiring(limit).into_iter().find(|(other, _)| *other == part);
+                if !still.is_some_and(|(_, at)| decide(album, part, at, now) == Decision::Erase) {
+                    continue;
+                }
                 let erasure = store.erasures.begin_expired(album, part).await?;
                 let what = part.as_str();
                 tracing::info!(album.id = %album.id, erasure.id = %erasure, what, "erasing what was kept long enough");

@@ -13,6 +13,7 @@ use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use serde_json::json;
 use time::OffsetDateTime;
+use tracing::Instrument;
 use warp::http::header::HeaderValue;
 
 use super::downloads::Permitted;
@@ -259,7 +260,8 @@ pub(crate) async fn search_faces(
     Ok(PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
 }
 
-/// Deletes a selfie and its description at once, and keeps that the consent was withdrawn. May be repeated.
+/// Deletes a selfie and its description at once, and keeps that the consent was withdrawn: last, so that what fails can be
+/// repeated, and in a task of its own, which goes on when the visitor leaves the page.
 pub(crate) async fn forget_selfie(
     ctx: Context,
     visitor: Visitor,
@@ -267,11 +269,15 @@ pub(crate) async fn forget_selfie(
 ) -> Result<Answer<Acknowledgement>, ApiError> {
     let open = open(&ctx, &visitor).await?;
     let probe: ProbeId = parse_id(&input.image)?;
-    let album = open.album.id;
+    let (album, organization) = (open.album.id, open.album.tenant.organization);
     if ctx.store.galleries.has_consent(album, probe).await? {
-        ctx.store.galleries.withdraw_consent(album, probe).await?;
-        ctx.store.blobs.delete(&ObjectKey::probe(open.album.tenant.organization, album, probe)).await?;
-        ctx.store.probes.remove(&[probe]).await?;
+        let store = ctx.store.clone();
+        let forget = async move {
+            store.blobs.delete(&ObjectKey::probe(organization, album, probe)).await?;
+            store.probes.remove(&[probe]).await?;
+            store.galleries.withdraw_consent(album, probe).await
+        };
+        tokio::spawn(forget.in_current_span()).await.map_err(ApiError::internal)??;
     }
     Ok(Acknowledgement::new("Selfie forgotten").into())
 }
@@ -338,11 +344,11 @@ pub(crate) async fn create_download(
     let file = permitted_file(&open)?;
     let counted = identify(&ctx, &visitor);
     match &input.selection {
-        Some(Selection::Bib(_)) if !open.gallery.settings.bib_search => return Err(search_disabled()),
+        Selection::Bib(_) if !open.gallery.settings.bib_search => return Err(search_disabled()),
         // It tells as much as a search.
-        Some(Selection::Bib(_)) => count_search(&ctx, &open, &counted).await?,
-        Some(Selection::Selfie(image)) => drop(find_selfie(&ctx, &open, image).await?),
-        Some(Selection::Photos(_)) | None => {}
+        Selection::Bib(_) => count_search(&ctx, &open, &counted).await?,
+        Selection::Selfie(image) => drop(find_selfie(&ctx, &open, image).await?),
+        Selection::Photos(_) => {}
     }
     let photos = downloads::select_photos(&ctx, &open.album, input.selection, RequestOrigin::Gallery).await?;
     let permitted = Permitted { file, base: ctx.settings.console.gallery_base() };

@@ -206,7 +206,9 @@ impl ErasureRows {
         self.database.begin_snapshot(OPERATION).await?.read_clock(OPERATION).await
     }
 
-    /// Writes how many objects are going to be deleted.
+    /// Writes how many objects are going to be deleted. What is erased in the database is gone by now: face indexes that are
+    /// as of a later time do not have it, which the time of the first row does not say of one that was removed in steps, or
+    /// after a wait for locks.
     pub(crate) async fn note_measured(
         &self,
         id: ErasureId,
@@ -214,12 +216,15 @@ impl ErasureRows {
         removed: RemovedCounts,
     ) -> Result<()> {
         const OPERATION: &str = "note what an erasure removes";
-        let note = "update erasure set plan = $2, removed = $3 where id = $1 and state = 'running'";
+        let note =
+            "update erasure set plan = $2, removed = $3, erased_at = $4 where id = $1 and state = 'running'";
         let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
         query(OPERATION, note)
             .bind(id)
             .bind(to_json(plan)?)
             .bind(to_json(&removed)?)
+            .bind(now)
             .execute(&mut transaction)
             .await?;
         transaction.commit(OPERATION).await

@@ -162,15 +162,31 @@ mod tests {
     use time::{Duration, OffsetDateTime};
 
     use super::*;
-    use crate::conformance::{AlbumFixture, test_settings};
+    use crate::conformance::webhooks::Room;
+    use crate::conformance::{AlbumFixture, album_config, test_settings};
     use crate::model::account::{LinkPurpose, NewAccount, NewLink, Role};
     use crate::model::erasure::{ErasureSubject, NewErasure, PhotoFate};
     use crate::model::event::EventType;
-    use crate::model::webhook::NewWebhook;
+    use crate::model::ids::ProcessId;
+    use crate::model::process::Task;
+    use crate::model::webhook::{DeliveryQuery, NewWebhook};
     use crate::store::{Store, StoreSettings};
 
     async fn open(folder: &Path, master_secret: Option<MasterSecret>) -> Store {
         Store::open(StoreSettings { master_secret, ..test_settings(folder) }).await.unwrap()
+    }
+
+    async fn create_webhook(fixture: &AlbumFixture) -> WebhookId {
+        let webhook = NewWebhook {
+            tenant: fixture.tenant,
+            created_by: fixture.key.id,
+            url: "https://timing.example/hook".into(),
+            label: String::new(),
+            types: vec![EventType::AlbumDeleted],
+            album: None,
+            secret: [1; 32],
+        };
+        fixture.store.webhooks.create(webhook, 1).await.unwrap().id
     }
 
     /// What a process with this master secret says of the secrets in the database.
@@ -200,18 +216,39 @@ mod tests {
         assert_eq!(check_with(folder.path(), None).await, SealedSecrets::Readable, "nothing is sealed");
         let store = open(folder.path(), Some(MasterSecret::new([7; 32], None))).await;
         let fixture = AlbumFixture::create(&store).await;
-        let webhook = NewWebhook {
-            tenant: fixture.tenant,
-            created_by: fixture.key.id,
-            url: "https://timing.example/hook".into(),
-            label: String::new(),
-            types: vec![EventType::AlbumIdle],
-            album: None,
-            secret: [1; 32],
-        };
-        store.webhooks.create(webhook, 1).await.unwrap();
+        create_webhook(&fixture).await;
         store.close().await;
         assert_is_sealed(folder.path(), [7; 32]).await;
+    }
+
+    /// As after a rotation that was not finished before its old secret was gone.
+    #[tokio::test]
+    async fn a_webhook_whose_secret_cannot_be_read_keeps_no_other_from_being_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut webhooks, mut tenants) = (Vec::new(), Vec::new());
+        let ttl = std::time::Duration::from_secs(60);
+        for secret in [[7; 32], [8; 32]] {
+            let store = open(folder.path(), Some(MasterSecret::new(secret, None))).await;
+            let fixture = AlbumFixture::create(&store).await;
+            let webhook = create_webhook(&fixture).await;
+            // An event.
+            fixture.create_album(album_config()).await.delete().await;
+            let lease = store.tasks.take(Task::EventPublisher, ProcessId::generate(), ttl).await.unwrap();
+            store.event_publisher.publish(lease.unwrap()).await.unwrap();
+            store.tasks.release(lease.unwrap()).await.unwrap();
+            webhooks.push(webhook);
+            tenants.push(fixture.tenant);
+            store.close().await;
+        }
+        let store = open(folder.path(), Some(MasterSecret::new([8; 32], None))).await;
+        let room = Room { of_tenant: 10, webhook: None };
+        let due = store.deliveries.lease(10, ttl, &room).await.unwrap();
+        assert_eq!(due.iter().map(|due| due.webhook).collect::<Vec<_>>(), webhooks[1..]);
+        assert!(store.deliveries.lease(10, ttl, &room).await.unwrap().is_empty(), "the other one waits");
+        let query = DeliveryQuery { before: None, state: None, event_type: None, limit: 10 };
+        let waiting = store.webhooks.list_deliveries(&tenants[0], webhooks[0], query).await.unwrap();
+        assert_eq!(waiting.deliveries[0].attempts, 0, "nothing was attempted");
+        store.close().await;
     }
 
     /// Workers need it too: they leave out what was erased.

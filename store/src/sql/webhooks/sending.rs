@@ -23,7 +23,6 @@ use crate::model::webhook::{
 };
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::{Database, Transaction};
-use crate::sql::dialect::LeaseWindow;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::parse_key_mode;
 use crate::sql::statement::{Statement, query};
@@ -70,6 +69,14 @@ struct SenderRow {
     old_secret_until: i64,
 }
 
+/// Who sends deliveries, and what signs them.
+struct Sender {
+    webhook: WebhookId,
+    tenant: Tenant,
+    url: String,
+    secrets: Vec<WebhookSecret>,
+}
+
 #[derive(FromRow)]
 struct TakenRow {
     event_id: EventId,
@@ -82,41 +89,49 @@ impl SqlDeliveryQueue {
         Self { database, master }
     }
 
+    /// Returns who sends the deliveries of a webhook; an error of its secrets in the second `Result`.
+    async fn load_sender(
+        &self,
+        transaction: &mut Transaction,
+        webhook: WebhookId,
+        now: i64,
+    ) -> Result<Result<Sender>> {
+        let sender =
+            "select organization, mode, url, secret, old_secret, old_secret_until from webhook where id = $1";
+        let row: SenderRow = query(OPERATION, sender).bind(webhook).fetch_one(transaction).await?;
+        let old = row.old_secret.filter(|_| row.old_secret_until > now);
+        let tenant = Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? };
+        let sealed = [Some(row.secret), old].into_iter().flatten();
+        let secrets: Result<_> = sealed.map(|sealed| self.open(webhook, &sealed)).collect();
+        Ok(secrets.map(|secrets| Sender { webhook, tenant, url: row.url, secrets }))
+    }
+
     /// Counts the attempt of a delivery that is locked, and returns what to send.
     async fn take(
         &self,
         transaction: &mut Transaction,
-        webhook: WebhookId,
+        sender: &Sender,
         id: DeliveryId,
-        window: LeaseWindow,
+        until: i64,
     ) -> Result<DueDelivery> {
         let take = "update webhook_delivery set attempts = attempts + 1, next_at = $2 where id = $1 \
                     returning event_id, attempts, first_attempt";
         let taken: TakenRow =
-            query(OPERATION, take).bind(id).bind(window.until).fetch_one(&mut *transaction).await?;
+            query(OPERATION, take).bind(id).bind(until).fetch_one(&mut *transaction).await?;
         let content = "select d.event, d.type, d.created_at as delivery_created_at, e.data, \
                        e.created_at as event_created_at from webhook_delivery d \
                        left join event e on e.sequence = d.event where d.id = $1";
-        let content: ContentRow = query(OPERATION, content).bind(id).fetch_one(&mut *transaction).await?;
-        let sender =
-            "select organization, mode, url, secret, old_secret, old_secret_until from webhook where id = $1";
-        let sender: SenderRow = query(OPERATION, sender).bind(webhook).fetch_one(transaction).await?;
-        let old = sender.old_secret.filter(|_| sender.old_secret_until > window.now);
-        let sealed = [Some(sender.secret), old];
+        let content: ContentRow = query(OPERATION, content).bind(id).fetch_one(transaction).await?;
         Ok(DueDelivery {
             id,
-            webhook,
-            tenant: Tenant { organization: sender.organization, mode: parse_key_mode(&sender.mode)? },
-            url: sender.url,
+            webhook: sender.webhook,
+            tenant: sender.tenant,
+            url: sender.url.clone(),
             event: taken.event_id,
-            content: content.into_content(webhook)?,
+            content: content.into_content(sender.webhook)?,
             attempt: u32::try_from(taken.attempts - taken.first_attempt).unwrap_or(u32::MAX),
             number: u32::try_from(taken.attempts).unwrap_or(u32::MAX),
-            secrets: sealed
-                .into_iter()
-                .flatten()
-                .map(|sealed| self.open(webhook, &sealed))
-                .collect::<Result<_>>()?,
+            secrets: sender.secrets.clone(),
         })
     }
 
@@ -148,7 +163,7 @@ impl DeliveryQueue for SqlDeliveryQueue {
         // Beginning with another one each time: none is left out while there is room for some only.
         let first = now.unsigned_abs() as usize % webhooks.len().max(1);
         webhooks.rotate_left(first);
-        let window = LeaseWindow { now, until: micros_after(now, ttl) };
+        let until = micros_after(now, ttl);
         let (mut taken, mut taken_of) = (Vec::new(), HashMap::<Tenant, usize>::new());
         for (webhook, organization, mode) in webhooks {
             let tenant = Tenant { organization, mode: parse_key_mode(&mode)? };
@@ -164,9 +179,21 @@ impl DeliveryQueue for SqlDeliveryQueue {
                 .bind(free as i64)
                 .fetch_all(&mut transaction)
                 .await?;
+            let sender = match self.load_sender(&mut transaction, webhook, now).await? {
+                Ok(sender) => sender,
+                Err(error) => {
+                    // The deliveries of others go on.
+                    tracing::error!(webhook.id = %webhook, %error, "failed to open the secret of a webhook, its deliveries wait");
+                    for (id,) in due {
+                        let postpone = "update webhook_delivery set next_at = $2 where id = $1";
+                        query(OPERATION, postpone).bind(id).bind(until).execute(&mut transaction).await?;
+                    }
+                    continue;
+                }
+            };
             *taken_of += due.len();
             for (id,) in due {
-                taken.push(self.take(&mut transaction, webhook, id, window).await?);
+                taken.push(self.take(&mut transaction, &sender, id, until).await?);
             }
         }
         transaction.commit(OPERATION).await?;
@@ -179,13 +206,13 @@ impl DeliveryQueue for SqlDeliveryQueue {
                       where id = $1 and organization = $7 and mode = $8";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        let (window, delivery) = (LeaseWindow { now, until: micros_after(now, ttl) }, DeliveryId::generate());
+        let (until, delivery) = (micros_after(now, ttl), DeliveryId::generate());
         let inserted = query(OPERATION, insert)
             .bind(id)
             .bind(delivery)
             .bind(EventId::generate())
             .bind(TEST_TYPE)
-            .bind(window.until)
+            .bind(until)
             .bind(now)
             .bind(tenant.organization)
             .bind(tenant.mode.as_str())
@@ -194,7 +221,8 @@ impl DeliveryQueue for SqlDeliveryQueue {
         if inserted == 0 {
             return Err(StoreError::not_found(format!("webhook {id}")));
         }
-        let due = self.take(&mut transaction, id, delivery, window).await?;
+        let sender = self.load_sender(&mut transaction, id, now).await??;
+        let due = self.take(&mut transaction, &sender, delivery, until).await?;
         transaction.commit(OPERATION).await?;
         Ok(due)
     }
