@@ -35,6 +35,15 @@ pub struct ConfirmedUploads {
     pub decline: Option<Decline>,
 }
 
+/// What became of a call of [`crate::traits::Queue::reprocess`], in photos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reprocessed {
+    /// Those that were queued.
+    pub queued: u64,
+    /// Those that were not, because they are not paid and the balance does not cover them.
+    pub declined: u64,
+}
+
 /// What tenants have and use. Photos are charged by [`crate::traits::Queue`].
 #[async_trait]
 pub trait CreditLedger: Send + Sync {

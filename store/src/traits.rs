@@ -21,7 +21,9 @@ use crate::model::photo::{
 };
 
 pub use crate::account_traits::Accounts;
-pub use crate::credit_traits::{ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows};
+pub use crate::credit_traits::{
+    ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows, Reprocessed,
+};
 pub use crate::download_traits::Downloads;
 pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
@@ -232,9 +234,9 @@ pub trait Queue: Send + Sync {
     /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed, `InsufficientCredits` when its
     /// price must be held again and the balance does not cover it.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
-    /// Requeues every ready or failed photo of an album; returns how many. Holds the price of those that were never ready,
-    /// also beyond the balance: they were accepted before.
-    async fn reprocess(&self, album: AlbumId) -> Result<u64>;
+    /// Requeues every ready or failed photo of an album. Holds the price of those that were never ready, in the order of
+    /// ids as far as the balance covers them. `InsufficientCredits` when it covers none and there is no other.
+    async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed>;
     /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is
     /// counted and committed before this returns. Photos that have reached their attempt limit become failed
     /// (`ProcessingCrashed`) instead.

@@ -109,7 +109,7 @@ async fn check(test_store: TestStore) {
     process(&fixture).await;
     let first = json!([{ "photoId": photo, "again": false }]);
     assert_eq!(publish(&fixture, lease, 1).await, std::slice::from_ref(&first));
-    assert_eq!(store.queue.reprocess(album).await.unwrap(), 1);
+    assert_eq!(store.queue.reprocess(album).await.unwrap().queued, 1);
     process(&fixture).await;
     let second = json!([{ "photoId": photo, "again": true }]);
     assert_eq!(publish(&fixture, lease, 2).await, [first, second]);

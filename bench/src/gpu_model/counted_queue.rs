@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
-    ConfirmedUploads, FinishOutcome, Lease, LeaseRequest, PhotoResults, Queue, Result, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseRequest, PhotoResults, Queue, Reprocessed, Result, Upload,
 };
 use time::OffsetDateTime;
 
@@ -46,7 +46,7 @@ impl Queue for CountedQueue {
         self.inner.retry(album, photo).await
     }
 
-    async fn reprocess(&self, album: AlbumId) -> Result<u64> {
+    async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed> {
         self.inner.reprocess(album).await
     }
 

@@ -11,7 +11,8 @@ use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
-    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Reprocessed,
+    Result, Upload,
 };
 use time::OffsetDateTime;
 
@@ -237,7 +238,7 @@ impl Queue for MemoryQueue {
         unreachable!("the pipeline retries no photos")
     }
 
-    async fn reprocess(&self, _album: AlbumId) -> Result<u64> {
+    async fn reprocess(&self, _album: AlbumId) -> Result<Reprocessed> {
         unreachable!("the pipeline reprocesses no albums")
     }
 

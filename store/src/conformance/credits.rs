@@ -18,7 +18,7 @@ use crate::model::photo::{FailureReason, PhotoState};
 use crate::model::process::Task;
 use crate::model::rate::{RateClass, RateShare};
 use crate::store::Store;
-use crate::traits::{RateWindows, Upload};
+use crate::traits::{RateWindows, Reprocessed, Upload};
 
 /// Checks the backends of [`crate::traits::CreditLedger`] and [`crate::traits::LedgerTask`], and what the queue does with
 /// credits. `enforcing` is a store of the same database that declines what is not covered, with a price of 1 for photos,
@@ -30,6 +30,7 @@ pub async fn credits_suite(store: &Store, enforcing: &Store) {
     what_the_balance_does_not_cover_is_declined_in_order(enforcing).await;
     photos_of_several_albums_are_declined_by_tenant(enforcing).await;
     an_ample_balance_that_is_taken_away_covers_nothing(enforcing).await;
+    a_reprocessed_album_is_queued_as_far_as_the_balance_covers_it(enforcing).await;
     searches_are_charged_once(enforcing).await;
     mock_credits_are_refilled_and_can_be_set(enforcing).await;
     mock_credits_are_refilled_on_each_day(enforcing).await;
@@ -125,7 +126,8 @@ async fn a_paid_photo_is_never_charged_again(store: &Store) {
     store.queue.fail(&lease, FailureReason::CorruptImage, "").await.expect("fails a photo");
     assert_eq!(held_and_spent(&fixture).await, (0, 1));
     // The failed one is held for again, the paid one is not.
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("reprocesses"), 2);
+    let reprocessed = store.queue.reprocess(fixture.album).await.expect("reprocesses");
+    assert_eq!(reprocessed, Reprocessed { queued: 2, declined: 0 });
     assert_eq!(held_and_spent(&fixture).await, (1, 1));
     for lease in fixture.lease_fresh(2, LONG).await {
         if lease.photo == ready {
@@ -209,6 +211,33 @@ async fn what_the_balance_does_not_cover_is_declined_in_order(store: &Store) {
         store.queue.finish(vec![empty_results(&lease)]).await.expect("finishes a photo");
     }
     assert_eq!(held_and_spent(&fixture).await, (0, 4));
+    fixture.delete().await;
+}
+
+async fn a_reprocessed_album_is_queued_as_far_as_the_balance_covers_it(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    grant(&fixture, 4).await;
+    let paid = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    let mut failed = fixture.create_photos(3).await;
+    failed.sort();
+    assert_eq!(confirm(&fixture, &failed).await, (3, Vec::new()));
+    for lease in fixture.lease_fresh(3, LONG).await {
+        store.queue.fail(&lease, FailureReason::CorruptImage, "").await.expect("fails a photo");
+    }
+    grant(&fixture, -1).await;
+    assert_eq!(balance(&fixture).await.available(), Credits::whole(2));
+    let reprocessed = store.queue.reprocess(fixture.album).await.expect("reprocesses");
+    assert_eq!(reprocessed, Reprocessed { queued: 3, declined: 1 });
+    let state = async |photo| store.photos.get(fixture.album, photo).await.expect("gets the photo").state;
+    assert_eq!(state(paid).await, PhotoState::Queued, "a paid photo costs nothing");
+    assert_eq!(state(failed[1]).await, PhotoState::Queued);
+    assert_eq!(state(failed[2]).await, PhotoState::Failed, "the last one is not covered");
+    assert_eq!(balance(&fixture).await.available(), Credits::ZERO);
+    assert_error_kind(store.queue.reprocess(fixture.album).await, StoreErrorKind::InsufficientCredits);
+    grant(&fixture, 1).await;
+    let reprocessed = store.queue.reprocess(fixture.album).await.expect("reprocesses");
+    assert_eq!(reprocessed, Reprocessed { queued: 1, declined: 0 });
+    assert_eq!(held_and_spent(&fixture).await, (3, 1));
     fixture.delete().await;
 }
 

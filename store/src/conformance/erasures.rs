@@ -124,7 +124,7 @@ async fn an_erased_face_is_found_nowhere_and_does_not_come_back(store: &Store) {
     assert_error_kind(store.probes.get(fixture.album, same).await, StoreErrorKind::NotFound);
     store.probes.get(fixture.album, stranger).await.expect("another person's selfie stays");
 
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 1);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 1);
     let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     assert_eq!(lease.erased_places, [bounding_box(1)]);
     // A version of the pipeline that computed it all the same.
@@ -149,7 +149,7 @@ pub(super) async fn create_probe(fixture: &AlbumFixture, vector: [f32; 4]) -> cr
 async fn a_face_that_was_read_before_its_erasure_gets_no_vector_after_it(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let photo = fixture.add_ready_photo(vec![face(RUNNER)], vec![text("1207", 0.97)]).await;
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 1);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 1);
     let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     assert!(lease.erased_places.is_empty());
     erase(store, faces_of(&fixture, &[photo], PhotoFate::Keep)).await;
@@ -173,7 +173,7 @@ async fn an_erased_bib_says_nothing_and_does_not_come_back(store: &Store) {
         [(String::new(), TextIndexState::Unindexed(ERASED)), ("88".to_owned(), TextIndexState::Indexed)];
     let (_, texts) = store.photos.get_detections(fixture.album, photo).await.expect("reads");
     assert_eq!(said(texts), expected);
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 1);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 1);
     fixture.process_next_photo(Vec::new(), vec![text("1207", 0.97), text("88", 0.97)]).await;
     let (_, texts) = store.photos.get_detections(fixture.album, photo).await.expect("reads");
     assert_eq!(said(texts), expected);
@@ -312,7 +312,7 @@ async fn faces_of_an_album_go_by_their_age_and_come_back_only_when_asked(store: 
     fixture.add_ready_photo(vec![face(OTHER)], Vec::new()).await;
     create_probe(&fixture, RUNNER).await;
     assert_eq!(found(&fixture, RUNNER).await.len(), 1);
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 2);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 2);
     let read_before = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     let album = ageing(&fixture).await;
     assert!(album.has_faces && album.is_busy);
@@ -330,7 +330,7 @@ async fn faces_of_an_album_go_by_their_age_and_come_back_only_when_asked(store: 
     assert!(found(&fixture, OTHER).await.is_empty(), "another change of the album means nothing");
 
     set_faces(&fixture, true).await;
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 2);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 2);
     fixture.process_next_photo(vec![face(RUNNER)], Vec::new()).await;
     assert_eq!(found(&fixture, RUNNER).await.len(), 1, "its owner wants faces again");
     fixture.delete().await;
@@ -346,7 +346,7 @@ async fn an_album_goes_by_its_age_and_its_owner_is_told(store: &Store) {
     assert!(album.counted_from > created && !album.is_busy);
     let confirmed_by = OffsetDateTime::now_utc() + time::Duration::HOUR;
     assert!(album.counted_from <= confirmed_by, "within an hour of the confirmation");
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 1);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 1);
     fixture.process_next_photo(vec![face(RUNNER)], Vec::new()).await;
     assert_eq!(
         ageing(&fixture).await.counted_from,

@@ -137,7 +137,7 @@ async fn a_photo_that_is_queued_again_is_told_when_it_has_settled(fixture: &Albu
     let photo = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
     let deleted = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
     fixture.store.photos.delete(fixture.album, deleted).await.expect("deletes a photo");
-    assert!(fixture.store.queue.reprocess(fixture.album).await.expect("queues again") > 0);
+    assert!(fixture.store.queue.reprocess(fixture.album).await.expect("queues again").queued > 0);
     // Whatever was told by now, it was not a photo that is queued.
     for _ in 0..3 {
         fixture.store.event_publisher.publish(lease).await.expect("publishes");
@@ -182,7 +182,7 @@ async fn a_photo_that_is_judged_by_a_learned_format_is_told_once(store: &Store, 
     assert!(changed > 0, "nothing was judged otherwise");
     assert_told(&fixture, lease, 22, "a change by a format is no readiness").await;
     // Processed once more, it is told again.
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 21);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 21);
     for held in fixture.lease_fresh(100, LONG).await {
         store.queue.finish(vec![empty_results(&held)]).await.expect("finishes a photo");
     }

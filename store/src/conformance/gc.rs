@@ -99,7 +99,7 @@ pub async fn gc_suite(store: &Store) {
 async fn add_photos_of_every_kind(objects: &mut Objects<'_>, fixture: &AlbumFixture) {
     let queue = &fixture.store.queue;
     let again = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
-    assert_eq!(queue.reprocess(fixture.album).await.expect("requeues"), 1);
+    assert_eq!(queue.reprocess(fixture.album).await.expect("requeues").queued, 1);
     let held = fixture.lease_fresh(1, LONG).await.pop().expect("it waits");
     assert_eq!(held.photo, again);
     objects.add_photo(fixture, again, [true; 4]).await;

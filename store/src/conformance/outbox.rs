@@ -101,7 +101,7 @@ async fn a_requeued_photo_is_published_again(store: &Store) {
         store.queue.finish(vec![empty_results(&lease)]).await.expect("finishes"),
         [FinishOutcome::Done]
     );
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues"), 1);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 1);
     let third = list_unpublished(&fixture).await;
     assert!(third[0].confirmed_at > second[0].confirmed_at);
     fixture.delete().await;

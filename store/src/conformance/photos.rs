@@ -134,7 +134,7 @@ async fn photos_that_are_processed_again_are_shown(store: &Store) {
     }
     let count = async || store.photos.count_shown(fixture.album).await.expect("counts");
     assert_eq!(count().await, 3);
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), 3);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, 3);
     fixture.process_next_photo(Vec::new(), Vec::new()).await;
     fixture.lease_fresh(1, LONG).await;
     // Of these there is no picture yet.
@@ -174,7 +174,7 @@ async fn many_photos_that_are_processed_again_are_counted(store: &Store) {
         }
         store.queue.finish(leases.iter().map(empty_results).collect()).await.expect("finishes them");
     }
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again"), MANY);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("queues again").queued, MANY);
     fixture.process_next_photo(Vec::new(), Vec::new()).await;
     fixture.queue_photos(2).await;
     let expected = StateCounts { queued: MANY + 1, ready: 1, ..StateCounts::default() };

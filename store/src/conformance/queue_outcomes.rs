@@ -174,7 +174,7 @@ async fn a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(st
     let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     store.queue.fail(&lease, FailureReason::MissingObject, "gone").await.expect("fails");
     fixture.create_photos(1).await;
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues"), 2);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 2);
     let seen = async || store.photos.get_detections(fixture.album, photo).await.expect("reads").1;
     assert_eq!(seen().await, [text("1234", 0.99)]);
     let leases = fixture.lease_fresh(10, LONG).await;
@@ -186,7 +186,7 @@ async fn a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(st
     assert_eq!(store.queue.finish(readings).await.expect("finishes"), [FinishOutcome::Done; 2]);
     assert_eq!(seen().await, [text("5678", 0.99)]);
     // The results of a photo that fails now are removed.
-    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues"), 2);
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 2);
     for lease in fixture.lease_fresh(10, LONG).await {
         store.queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails");
     }

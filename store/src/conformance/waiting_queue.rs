@@ -10,7 +10,8 @@ use time::OffsetDateTime;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
-    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Reprocessed,
+    Result, Upload,
 };
 
 /// How long to retry a lease that is not full while the database has waiting photos. Bounded, because these may be crash
@@ -37,7 +38,7 @@ impl Queue for WaitingQueue {
         self.0.retry(album, photo).await
     }
 
-    async fn reprocess(&self, album: AlbumId) -> Result<u64> {
+    async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed> {
         self.0.reprocess(album).await
     }
 

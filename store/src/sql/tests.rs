@@ -47,7 +47,7 @@ fn urls_name_files() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 43] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -65,7 +65,8 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 42] {
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["COVERING INDEX photo_waiting", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
-        (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
+        (queue::requeue::LOCK_BATCH, &["PRIMARY KEY (album=? AND id>?)"]),
+        (queue::requeue::REQUEUE_BATCH, &["PRIMARY KEY (album=? AND id=?)"]),
         (UNPUBLISHED_PHOTOS.organizations, &["INDEX photo_outbox (organization>?)"]),
         (UNPUBLISHED_PHOTOS.albums, &["INDEX photo_outbox (organization=? AND album>?)"]),
         (UNPUBLISHED_PHOTOS.photos, &["INDEX photo_outbox (organization=? AND album=? AND "]),

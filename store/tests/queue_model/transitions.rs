@@ -170,6 +170,6 @@ impl QueueModel {
                 queued += 1;
             }
         }
-        assert_eq!(self.store().queue.reprocess(self.fixture.album).await.unwrap(), queued);
+        assert_eq!(self.store().queue.reprocess(self.fixture.album).await.unwrap().queued, queued);
     }
 }

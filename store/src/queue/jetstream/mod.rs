@@ -37,7 +37,7 @@ use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
-    PhotoResults, Queue, Result, Upload,
+    PhotoResults, Queue, Reprocessed, Result, Upload,
 };
 
 /// How long an idle worker waits for a message. Short enough to stop a worker without delay.
@@ -215,10 +215,10 @@ impl Queue for JetStreamQueue {
         Ok(())
     }
 
-    async fn reprocess(&self, album: AlbumId) -> Result<u64> {
-        let queued = self.database.reprocess(album).await?;
+    async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed> {
+        let reprocessed = self.database.reprocess(album).await?;
         self.wakeup.notify_one();
-        Ok(queued)
+        Ok(reprocessed)
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {

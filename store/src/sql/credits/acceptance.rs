@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use uuid::Uuid;
+
 use super::SharedLedger;
 use super::ledger::{Ledger, LedgerEntries};
 use crate::model::album::Tenant;
 use crate::model::credit::Credits;
-use crate::model::ids::AlbumId;
+use crate::model::ids::{AlbumId, PhotoId};
 use crate::sql::database::Transaction;
 use crate::traits::{Decline, PhotoRef, Result};
 
@@ -57,6 +59,34 @@ impl<'l> Acceptance<'l> {
             acceptance.available.insert(tenant, balance.available());
         }
         Ok(acceptance)
+    }
+
+    /// For any number of photos of an album: the balance is read, however recently it was ample.
+    pub(crate) async fn of_many(
+        transaction: &mut Transaction,
+        shared: &'l SharedLedger,
+        album: AlbumId,
+        now: i64,
+    ) -> Result<Self> {
+        for tenant in shared.ledger.tenants_of(transaction, std::iter::once(album)).await?.values() {
+            shared.ample.forget(tenant);
+        }
+        let any = PhotoRef { album, photo: PhotoId(Uuid::nil()) };
+        Self::new(transaction, shared, std::iter::once(any), now).await
+    }
+
+    /// Of how many photos of an album that are not paid its tenant can pay the price.
+    pub(crate) fn count_covered(&self, album: AlbumId) -> i64 {
+        let available = self.tenants.get(&album).and_then(|tenant| self.available.get(tenant));
+        available
+            .map_or(i64::MAX, |available| (available.thousandths() / self.ledger.price_of_photo()).max(0))
+    }
+
+    /// Holds what several photos of an album cost together.
+    pub(crate) fn hold_more(&mut self, album: AlbumId, thousandths: i64) {
+        if let Some(tenant) = self.tenants.get(&album) {
+            self.entries.hold(tenant, thousandths);
+        }
     }
 
     /// Holds the price of a photo that is not paid; says why not if its tenant has too little left.

@@ -6,6 +6,7 @@ pub(crate) mod finish;
 pub(crate) mod group_commit;
 pub(crate) mod lease;
 pub(crate) mod outbox;
+pub(crate) mod requeue;
 pub(crate) mod selection;
 
 use std::sync::Arc;
@@ -15,25 +16,22 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
-use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::{from_micros, micros_after};
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
-use crate::model::photo::{FailureReason, PhotoState};
+use crate::model::photo::FailureReason;
 use crate::sealing::MasterSecret;
 use crate::sql::credits::SharedLedger;
-use crate::sql::credits::acceptance::Acceptance;
-use crate::sql::credits::ledger::{LedgerEntries, Writer};
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::Database;
 use crate::sql::dialect::LeaseWindow;
 use crate::sql::queue::finish::{PhotoFailure, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
 use crate::sql::start_lists::rules::RulesCache;
-use crate::sql::statement::{Statement, query};
+use crate::sql::statement::query;
 use crate::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
-    PhotoResults, Queue, Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
+    PhotoResults, Queue, Reprocessed, Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
 };
 
 /// Counts the waiting photos. Each half reads one partial index: fresh photos, and crash suspects without a running lease.
@@ -53,45 +51,6 @@ pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
 /// Expires every running lease. Waiting photos have none.
 pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
      where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
-
-/// Requeues ready and failed photos, and holds `$price` for those that were never ready. Their detections stay searchable
-/// until new ones replace them.
-macro_rules! requeue {
-    ($price:literal) => {
-        concat!(
-            "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
-             confirmed_at = $2, updated_at = $2, published_at = null, \
-             organization = (select organization from album where album.id = photo.album), \
-             held = case when charged_at is null then ",
-            $price,
-            " else 0 end where album = $1 "
-        )
-    };
-}
-
-const RETRY: &str = concat!(requeue!("$4"), "and id = $3");
-
-macro_rules! select_settled {
-    () => {
-        "select id from photo where album = $1 and state in ('ready', 'failed') and id > $3 \
-         order by id limit $4"
-    };
-}
-
-pub(crate) const REPROCESS: Statement = Statement::PerDialect {
-    sqlite: concat!(requeue!("$5"), "and id in (", select_settled!(), ") returning id, held"),
-    postgres: concat!(
-        "with settled as materialized (",
-        select_settled!(),
-        " for no key update) ",
-        requeue!("$5"),
-        "and id in (select id from settled) returning id, held"
-    ),
-};
-
-/// How many photos are requeued in one transaction. A hundred thousand at once would block every confirmation for
-/// seconds.
-const REPROCESS_BATCH: i64 = 2000;
 
 /// The work queue and its outbox, in the database.
 pub(crate) struct SqlQueue {
@@ -168,27 +127,6 @@ impl SqlQueue {
         Ok(())
     }
 
-    /// Holds what requeued photos of an album cost.
-    async fn hold_requeued(
-        &self,
-        transaction: &mut Transaction,
-        album: AlbumId,
-        requeued: &[(PhotoId, i64)],
-        now: i64,
-    ) -> Result<()> {
-        let held: i64 = requeued.iter().map(|(_, held)| held).sum();
-        let ledger = &self.shared.ledger;
-        if held == 0 {
-            return Ok(());
-        }
-        let tenants = ledger.tenants_of(transaction, std::iter::once(album)).await?;
-        let mut entries = LedgerEntries::default();
-        if let Some(tenant) = tenants.get(&album) {
-            entries.hold(tenant, held);
-        }
-        entries.write(transaction, ledger, Writer::Api, now).await
-    }
-
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
         let mut turns = self.lease_turns.lock().await;
@@ -226,60 +164,11 @@ impl Queue for SqlQueue {
     }
 
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()> {
-        const OPERATION: &str = "retry a photo";
-        let key = PhotoRef { album, photo };
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let locked = transaction.queue_writes().lock_photos(&[key]).await?;
-        let Some(row) = locked.get(&key).filter(|row| row.state == PhotoState::Failed) else {
-            // Explicitly: a rollback on drop would end a moment later, and leasing skips rows that are locked.
-            transaction.rollback(OPERATION).await?;
-            let row = locked.get(&key).ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
-            let what = format!("photo {photo} is {}", row.state.as_str());
-            return Err(StoreError::new(StoreErrorKind::Conflict, what));
-        };
-        let now = transaction.read_clock(OPERATION).await?;
-        let unpaid = (!row.is_charged).then_some(key);
-        let mut acceptance = Acceptance::new(&mut transaction, &self.shared, unpaid.into_iter(), now).await?;
-        if unpaid.is_some_and(|photo| acceptance.hold(photo).is_err()) {
-            transaction.rollback(OPERATION).await?;
-            return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
-        }
-        query(OPERATION, RETRY)
-            .bind(album)
-            .bind(now)
-            .bind(photo)
-            .bind(self.shared.ledger.price_of_photo())
-            .execute(&mut transaction)
-            .await?;
-        acceptance.entries.write(&mut transaction, &self.shared.ledger, Writer::Api, now).await?;
-        transaction.commit(OPERATION).await
+        requeue::retry(&self.database, &self.shared, PhotoRef { album, photo }).await
     }
 
-    /// In batches; an interrupted call is completed by calling again.
-    async fn reprocess(&self, album: AlbumId) -> Result<u64> {
-        const OPERATION: &str = "reprocess an album";
-        let mut queued = 0;
-        let mut after = PhotoId(uuid::Uuid::nil());
-        loop {
-            let mut transaction = self.database.begin_write(OPERATION).await?;
-            let now = transaction.read_clock(OPERATION).await?;
-            let requeued: Vec<(PhotoId, i64)> = query(OPERATION, REPROCESS)
-                .bind(album)
-                .bind(now)
-                .bind(after)
-                .bind(REPROCESS_BATCH)
-                .bind(self.shared.ledger.price_of_photo())
-                .fetch_all(&mut transaction)
-                .await?;
-            self.hold_requeued(&mut transaction, album, &requeued, now).await?;
-            transaction.commit(OPERATION).await?;
-            queued += requeued.len() as u64;
-            // In the order of ids, so that a photo that becomes ready again meanwhile is not requeued twice.
-            match requeued.iter().max() {
-                Some((last, _)) if requeued.len() as i64 == REPROCESS_BATCH => after = *last,
-                _ => return Ok(queued),
-            }
-        }
+    async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed> {
+        requeue::reprocess(&self.database, &self.shared, album).await
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {

@@ -1,0 +1,161 @@
+//! Queues settled photos once more, those that are not paid as far as the balance covers them: one, or all of an album.
+
+use uuid::Uuid;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::photo::PhotoState;
+use crate::sql::credits::SharedLedger;
+use crate::sql::credits::acceptance::Acceptance;
+use crate::sql::credits::ledger::Writer;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::statement::{Statement, query};
+use crate::traits::{PhotoRef, Reprocessed, Result};
+
+/// Requeues ready and failed photos, and holds `$price` for those that were never ready. Their detections stay searchable
+/// until new ones replace them.
+macro_rules! requeue {
+    ($price:literal) => {
+        concat!(
+            "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
+             confirmed_at = $2, updated_at = $2, published_at = null, \
+             organization = (select organization from album where album.id = photo.album), \
+             held = case when charged_at is null then ",
+            $price,
+            " else 0 end where album = $1 "
+        )
+    };
+}
+
+const RETRY: &str = concat!(requeue!("$4"), "and id = $3");
+
+/// How many photos are requeued in one transaction. A hundred thousand at once would block every confirmation for
+/// seconds.
+const BATCH: i64 = 2000;
+
+const OPERATION: &str = "reprocess an album";
+
+macro_rules! select_batch {
+    ($lock:literal) => {
+        concat!(
+            "select id from photo where album = $1 and state in ('ready', 'failed') and id > $2 order by id limit $3",
+            $lock
+        )
+    };
+}
+
+/// The photos of a batch, locked: before the balance, as everywhere.
+pub(crate) const LOCK_BATCH: Statement =
+    Statement::PerDialect { sqlite: select_batch!(""), postgres: select_batch!(" for no key update") };
+
+/// Requeues the locked photos of a batch, of those that are not paid the first `$5`. The state is asked again, in case
+/// another version of the service locks in another order.
+macro_rules! requeue_batch {
+    ($named:literal) => {
+        concat!(
+            "with settled as (select id, charged_at, \
+             count(*) filter (where charged_at is null) over (order by id) as unpaid \
+             from photo where album = $1 and id ",
+            $named,
+            ") ",
+            requeue!("$4"),
+            "and state in ('ready', 'failed') \
+             and id in (select id from settled where charged_at is not null or unpaid <= $5) returning id, held"
+        )
+    };
+}
+
+pub(crate) const REQUEUE_BATCH: Statement = Statement::PerDialect {
+    sqlite: requeue_batch!("in (select unhex(value) from json_each($3))"),
+    postgres: requeue_batch!("= any($3)"),
+};
+
+/// As [`crate::traits::Queue::retry`].
+pub(super) async fn retry(database: &Database, shared: &SharedLedger, photo: PhotoRef) -> Result<()> {
+    const OPERATION: &str = "retry a photo";
+    let mut transaction = database.begin_write(OPERATION).await?;
+    let locked = transaction.queue_writes().lock_photos(&[photo]).await?;
+    let Some(row) = locked.get(&photo).filter(|row| row.state == PhotoState::Failed) else {
+        // Explicitly: a rollback on drop would end a moment later, and leasing skips rows that are locked.
+        transaction.rollback(OPERATION).await?;
+        let id = photo.photo;
+        let row = locked.get(&photo).ok_or_else(|| StoreError::not_found(format!("photo {id}")))?;
+        let what = format!("photo {id} is {}", row.state.as_str());
+        return Err(StoreError::new(StoreErrorKind::Conflict, what));
+    };
+    let now = transaction.read_clock(OPERATION).await?;
+    let unpaid = (!row.is_charged).then_some(photo);
+    let mut acceptance = Acceptance::new(&mut transaction, shared, unpaid.into_iter(), now).await?;
+    if unpaid.is_some_and(|photo| acceptance.hold(photo).is_err()) {
+        transaction.rollback(OPERATION).await?;
+        return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
+    }
+    query(OPERATION, RETRY)
+        .bind(photo.album)
+        .bind(now)
+        .bind(photo.photo)
+        .bind(shared.ledger.price_of_photo())
+        .execute(&mut transaction)
+        .await?;
+    acceptance.entries.write(&mut transaction, &shared.ledger, Writer::Api, now).await?;
+    transaction.commit(OPERATION).await
+}
+
+/// Batch by batch in the order of ids, so that a photo that becomes ready again meanwhile is not requeued twice. An
+/// interrupted call is completed by calling again.
+pub(super) async fn reprocess(
+    database: &Database,
+    shared: &SharedLedger,
+    album: AlbumId,
+) -> Result<Reprocessed> {
+    let mut reprocessed = Reprocessed::default();
+    let mut after = PhotoId(Uuid::nil());
+    loop {
+        let mut transaction = database.begin_write(OPERATION).await?;
+        let locked: Vec<(PhotoId,)> = query(OPERATION, LOCK_BATCH)
+            .bind(album)
+            .bind(after)
+            .bind(BATCH)
+            .fetch_all(&mut transaction)
+            .await?;
+        let locked: Vec<Uuid> = locked.into_iter().map(|(id,)| id.0).collect();
+        let (count, last) = (locked.len() as u64, locked.last().copied());
+        let queued = requeue_batch(&mut transaction, shared, album, locked).await?;
+        transaction.commit(OPERATION).await?;
+        reprocessed.queued += queued;
+        reprocessed.declined += count - queued;
+        match last {
+            Some(last) if count == BATCH as u64 => after = PhotoId(last),
+            _ => break,
+        }
+    }
+    if reprocessed.queued == 0 && reprocessed.declined > 0 {
+        return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
+    }
+    Ok(reprocessed)
+}
+
+/// Requeues locked photos; returns how many.
+async fn requeue_batch(
+    transaction: &mut Transaction,
+    shared: &SharedLedger,
+    album: AlbumId,
+    locked: Vec<Uuid>,
+) -> Result<u64> {
+    let now = transaction.read_clock(OPERATION).await?;
+    let mut acceptance = Acceptance::of_many(transaction, shared, album, now).await?;
+    let requeued: Vec<(PhotoId, i64)> = query(OPERATION, REQUEUE_BATCH)
+        .bind(album)
+        .bind(now)
+        .bind(locked)
+        .bind(shared.ledger.price_of_photo())
+        .bind(acceptance.count_covered(album))
+        .fetch_all(&mut *transaction)
+        .await?;
+    let held: i64 = requeued.iter().map(|(_, held)| held).sum();
+    if held > 0 {
+        acceptance.hold_more(album, held);
+    }
+    acceptance.entries.write(transaction, &shared.ledger, Writer::Api, now).await?;
+    Ok(requeued.len() as u64)
+}
