@@ -24,8 +24,9 @@ async function untilIdle(albumId) {
 
 // Asks what would be erased, and erases it.
 async function erase(operation, request) {
-  const { preview } = await operation({ ...request, dryRun: true })
-  const { receipt } = await operation({ ...request, confirm: preview.confirm })
+  const preview = await operation({ ...request, dryRun: true })
+  const { dryRun, ...receipt } = await operation({ ...request, confirm: preview.confirm })
+  assert.deepEqual([preview.dryRun, dryRun], [true, false])
   assert.match(receipt.jws, /^[\w-]+\.[\w-]+\.[\w-]+$/)
   return { preview, receipt }
 }

@@ -105,6 +105,9 @@ export interface Backups {
   until: string | null;
 }
 
+/** An erasure that was asked for. */
+export type BegunErasure = Erasure & { dryRun: boolean };
+
 export interface BibRange {
   from: string;
   team?: string;
@@ -203,7 +206,7 @@ export interface Costs {
   bytesRead: number;
   bytesWritten: number;
   cpuSeconds: number;
-  deviceSeconds: number;
+  gpuSeconds: number;
   money: number | null;
 }
 
@@ -384,12 +387,8 @@ export interface Erasure {
   subject: Subject;
 }
 
-/** The answer to a request to erase. */
-export interface ErasureAnswer {
-  dryRun: boolean;
-  preview: Preview | null;
-  receipt: Erasure | null;
-}
+/** The answer to a request to erase: with `dryRun` what would go, else the erasure. */
+export type ErasureAnswer = Preview | BegunErasure;
 
 /** Erasures, newest first. */
 export interface ErasurePage {
@@ -615,6 +614,8 @@ export interface KeyLimits {
 /** The keys of the organization, newest first. */
 export interface KeyList {
   keys: Key[];
+  nextCursor: string | null;
+  total: number;
 }
 
 /** Limits of a key of its own, units a minute; 0 for no limit. Those of the service where there is none. */
@@ -815,6 +816,7 @@ export interface Preview {
   confirm: string;
   confirmUntil: string;
   deletedPhotoIds: string[];
+  dryRun: boolean;
   faces: number;
   photoIds: string[];
   probes: number;
@@ -967,6 +969,7 @@ export interface ReportPhoto {
 
 /** The result of `albums/reprocess`. */
 export interface Reprocessing {
+  declined: number;
   message: string;
   queued: number;
   success: boolean;
@@ -977,7 +980,7 @@ export interface RetentionChange {
   photosDays?: number | null;
 }
 
-/** For how long faces and photos of an album are kept. Days are counted from when its last photo was processed. A week before the end the event `album.expiring` tells. */
+/** For how long faces and photos of an album are kept. Days are counted from when its last photo was confirmed. A week before the end the event `album.expiring` tells. */
 export interface RetentionSettings {
   facesDays: number | null;
   photosDays: number | null;
@@ -1044,6 +1047,7 @@ export interface SeenText {
   readAs: string | null;
   reason: "LOW_CONFIDENCE" | "SMALL_BOUNDING_BOX" | "LOW_SHARPNESS" | "EXTREME_POSE" | "NOT_A_BIB" | "NOT_ON_START_LIST" | "PARTIAL" | "ERASED" | null;
   text: string;
+  wave: string | null;
 }
 
 /** The health of the whole service. */
@@ -1069,7 +1073,9 @@ export interface Session {
 
 /** The sessions of an account, newest first. */
 export interface SessionList {
+  nextCursor: string | null;
   sessions: ListedSession[];
+  total: number;
 }
 
 /** How long a session lasts. */

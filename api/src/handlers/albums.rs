@@ -3,11 +3,14 @@
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{self as stored, AlbumChange, AlbumQuery, NewAlbum, RetentionConfig};
 use photofinish_store::model::ids::AlbumId;
+use photofinish_store::traits::Reprocessed;
 
 use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
+use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::metrics::Declined;
 use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::album::{
     Album, AlbumDetail, AlbumPage, CreateAlbum, ExpiringPart, ListAlbums, OneAlbum, Reprocessing,
@@ -140,7 +143,14 @@ pub(crate) async fn reprocess(
     input: OneAlbum,
 ) -> Result<Reprocessing, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let queued = ctx.store.queue.reprocess(input.album).await?;
-    (ctx.on_queued)();
-    Ok(Reprocessing { success: true, message: "Photos queued for processing", queued })
+    match ctx.store.queue.reprocess(input.album).await {
+        Ok(Reprocessed { queued, declined }) => {
+            (ctx.on_queued)();
+            Ok(Reprocessing { success: true, message: "Photos queued for processing", queued, declined })
+        }
+        Err(error) => {
+            let price = ctx.store.credits.settings().prices.photo;
+            Err(credits::explain(&ctx, &caller.tenant, price, Declined::Retry, error).await)
+        }
+    }
 }

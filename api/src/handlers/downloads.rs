@@ -39,12 +39,10 @@ pub(crate) async fn create(
 pub(crate) async fn select_photos(
     ctx: &Context,
     album: &Album,
-    selection: Option<Selection>,
+    selection: Selection,
     origin: RequestOrigin,
 ) -> Result<Vec<PhotoId>, ApiError> {
-    let exactly_one =
-        || ApiError::malformed("exactly one of photoIds, bib (in galleries text) and imageId is needed");
-    match selection.ok_or_else(exactly_one)? {
+    match selection {
         Selection::Photos(photos) => Ok(photos),
         Selection::Bib(bib) => {
             if !album.config.text.enabled {

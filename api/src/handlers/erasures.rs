@@ -35,7 +35,7 @@ const RECEIPT_POLL: Duration = Duration::from_millis(500);
 
 pub(crate) async fn erase_faces(
     ctx: Context,
-    caller: AlbumManager,
+    caller: PeopleEraser,
     input: EraseFaces,
 ) -> Result<ErasureAnswer, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
@@ -165,11 +165,11 @@ impl Request<'_> {
             let signature = erasures.sign_confirmation(&self.signed_bytes(until.unix_timestamp()));
             let missing = || ApiError::new(ErrorKind::NotImplemented).with_code("NO_SECRET_KEY");
             let confirm = format!("{}.{}", until.unix_timestamp(), signature.ok_or_else(missing)?);
-            return Ok(ErasureAnswer::of_preview(Preview::new(preview, confirm, until)));
+            return Ok(ErasureAnswer::Preview(Preview::new(preview, confirm, until)));
         }
         let id = erasures.begin(erasure).await?;
         tracing::info!(erasure.id = %id, album.id = %self.album.id, key.id = %self.caller.key, "erasure begun");
-        Ok(ErasureAnswer::of_receipt(wait_for_receipt(self.ctx, self.caller, id).await?))
+        Ok(wait_for_receipt(self.ctx, self.caller, id).await?.into())
     }
 }
 

@@ -65,7 +65,9 @@ pub(crate) async fn update(
     }
     let stored = ctx.store.galleries.get(album.id).await?;
     let settings = changed_settings(stored.as_ref(), &input);
-    if settings.selfie_search && !album.config.face.enabled {
+    let was_searchable = stored.as_ref().is_some_and(|stored| stored.settings.selfie_search);
+    // Only what switches it on: faces may have been switched off since, and the gallery must close all the same.
+    if settings.selfie_search && !was_searchable && !album.config.face.enabled {
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
     if settings.selfie_search && (settings.contact.is_none() || settings.privacy_url.is_none()) {

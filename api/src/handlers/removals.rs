@@ -11,7 +11,7 @@ use super::erasures;
 use super::visitors::{
     answer, asked_bib, caller, count_search, find_selfie, identify, open, search_disabled,
 };
-use crate::auth::AlbumManager;
+use crate::auth::PeopleEraser;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
@@ -42,7 +42,7 @@ pub(crate) async fn erase_faces(
     let options =
         ErasureOptions { photos: PhotoFate::Keep, dry_run: input.confirm.is_none(), confirm: input.confirm };
     let asked = EraseFaces { album: open.album.id, image: input.image, min_confidence: Some(SURE), options };
-    let erased = erasures::erase_faces(ctx.clone(), caller::<AlbumManager>(&open)?, asked).await?;
+    let erased = erasures::erase_faces(ctx.clone(), caller::<PeopleEraser>(&open)?, asked).await?;
     Ok(PublicErasure { is_request, ..PublicErasure::from(erased) }.into())
 }
 

@@ -52,13 +52,14 @@ pub(crate) async fn search_texts(
     let query = input.query();
     let threshold = input.paging.min_confidence.unwrap_or(album.config.text.confidence_threshold);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
-    if !paid_cursor::is_paid(&ctx, album.id, &query, &input.paging) {
-        credits::charge_text_search(&ctx, &caller.tenant, album.id, caller.origin()).await?;
-    }
     let mut hits: TextHits = search::load_page(&ctx, &album, hits, &input.paging).await?.into();
     hits.next_cursor =
         hits.next_cursor.map(|cursor| paid_cursor::with_proof(&ctx, album.id, &query, &cursor));
     let texts = hits.photos.iter().map(|hit| hit.matched_text.clone());
     let entries = find_entries(&ctx, &album, texts).await?;
+    // Now that there is an answer.
+    if !paid_cursor::is_paid(&ctx, album.id, &query, &input.paging) {
+        credits::charge_text_search(&ctx, &caller.tenant, album.id, caller.origin()).await?;
+    }
     Ok(hits.with_entries(&entries))
 }

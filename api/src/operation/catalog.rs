@@ -52,7 +52,13 @@ fn album_operations() -> Vec<Operation> {
             albums::delete,
         ),
         Operation::new(
-            manage("albums.reprocess", "Reprocess an album", "Queues every ready or failed photo again."),
+            manage(
+                "albums.reprocess",
+                "Reprocess an album",
+                "Queues every ready or failed photo again. One that was ready before costs nothing; of the others those \
+                    that the balance covers are queued, and `declined` counts the rest. 422 with `data.declineCode` \
+                    `INSUFFICIENT_CREDITS` if it covers none and there are no others.",
+            ),
             albums::reprocess,
         ),
         Operation::new(

@@ -187,11 +187,14 @@ pub(crate) struct Reprocessing {
     /// Number of photos that were queued.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) queued: u64,
+    /// Number of photos that were not, because they were never ready and the balance does not cover them.
+    #[schema(value_type = f64, minimum = 0)]
+    pub(crate) declined: u64,
 }
 
 impl Output for Reprocessing {
     fn example() -> Self {
-        Self { success: true, message: "Photos queued for processing", queued: 1480 }
+        Self { success: true, message: "Photos queued for processing", queued: 1480, declined: 0 }
     }
 }
 

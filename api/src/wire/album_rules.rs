@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{Boolean, Integer, Nullable, Number};
 
-/// For how long faces and photos of an album are kept. Days are counted from when its last photo was processed. A week before
+/// For how long faces and photos of an album are kept. Days are counted from when its last photo was confirmed. A week before
 /// the end the event `album.expiring` tells.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

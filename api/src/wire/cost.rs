@@ -81,7 +81,7 @@ pub(crate) struct Costs {
     cpu_seconds: f64,
     /// Time of calls of a device that stages waited for; 0 where the CPU does everything.
     #[schema(minimum = 0)]
-    device_seconds: f64,
+    gpu_seconds: f64,
     #[schema(minimum = 0)]
     bytes_read: f64,
     #[schema(minimum = 0)]
@@ -97,7 +97,7 @@ impl Costs {
         let micros = |value: f64| (value * 1e6).round() / 1e6;
         Self {
             cpu_seconds: micros(per(spent.cpu.as_secs_f64())),
-            device_seconds: micros(per(spent.device.as_secs_f64())),
+            gpu_seconds: micros(per(spent.device.as_secs_f64())),
             bytes_read: per(spent.bytes_read as f64).round(),
             bytes_written: per(spent.bytes_written as f64).round(),
             money: prices.map(|prices| per(prices.of_time(spent.cpu, spent.device))),
@@ -200,7 +200,7 @@ impl Output for CostReport {
     fn example() -> Self {
         let costs = Costs {
             cpu_seconds: 246.5,
-            device_seconds: 0.0,
+            gpu_seconds: 0.0,
             bytes_read: 0.0,
             bytes_written: 0.0,
             money: Some(0.0027),
@@ -208,7 +208,7 @@ impl Output for CostReport {
         let row = CostRow { day: None, album_id: None, stage: Some("read".to_owned()), photos: 1480, costs };
         let per_photo = Costs {
             cpu_seconds: 0.31,
-            device_seconds: 0.0,
+            gpu_seconds: 0.0,
             bytes_read: 8_123_456.0,
             bytes_written: 512_345.0,
             money: Some(0.000_003_4),

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::{Output, read_album_id, sample};
 use crate::validate::input::{BodySize, Fields, Input};
+use crate::validate::issues::code;
 use crate::validate::validators::{AnyText, ListOf, OneOf, text, uuid};
 
 /// Most photos of a download.
@@ -51,22 +52,37 @@ pub(crate) enum Selection {
     Selfie(String),
 }
 
-impl Selection {
-    fn from_parts(photos: Option<Vec<PhotoId>>, bib: Option<String>, selfie: Option<String>) -> Option<Self> {
-        match (photos, bib, selfie) {
-            (Some(photos), None, None) => Some(Self::Photos(photos)),
-            (None, Some(bib), None) => Some(Self::Bib(bib)),
-            (None, None, Some(selfie)) => Some(Self::Selfie(selfie)),
-            _ => None,
-        }
+/// What a request says about which photos are downloaded.
+struct Selections {
+    photos: Option<Vec<PhotoId>>,
+    bib: Option<String>,
+    selfie: Option<String>,
+}
+
+impl Selections {
+    /// Returns the one that there is, and none with an issue that begins with their `names` if there is not exactly one.
+    fn only_one(self, fields: &mut Fields<'_>, names: &str) -> Option<Selection> {
+        let code = match self {
+            Self { photos: Some(photos), bib: None, selfie: None } => return Some(Selection::Photos(photos)),
+            Self { photos: None, bib: Some(bib), selfie: None } => return Some(Selection::Bib(bib)),
+            Self { photos: None, bib: None, selfie: Some(selfie) } => return Some(Selection::Selfie(selfie)),
+            Self { photos: None, bib: None, selfie: None } => code::REQUIRED,
+            _ => code::INVALID_VALUE,
+        };
+        fields.check_together(|report| {
+            // A member that is invalid is there.
+            if report.is_empty() {
+                report.add(code, format!("{names}: exactly one is required"));
+            }
+        });
+        None
     }
 }
 
 /// Body of `photos/download/create`.
 pub(crate) struct CreateDownload {
     pub(crate) album: AlbumId,
-    /// `None` if it is not one of the three.
-    pub(crate) selection: Option<Selection>,
+    pub(crate) selection: Selection,
     pub(crate) file: DownloadFile,
 }
 
@@ -86,11 +102,8 @@ impl Input for CreateDownload {
         let description =
             "`preview`, `marked` (with the album's watermark) or `original`; `preview` if missing.";
         let file = fields.optional("size", description, files);
-        Some(Self {
-            album: album?,
-            selection: Selection::from_parts(photos, bib, selfie),
-            file: file.unwrap_or_default(),
-        })
+        let selection = Selections { photos, bib, selfie }.only_one(fields, "`photoIds`, `bib`, `imageId`");
+        Some(Self { album: album?, selection: selection?, file: file.unwrap_or_default() })
     }
 
     fn example() -> Value {
@@ -100,8 +113,7 @@ impl Input for CreateDownload {
 
 /// Body of `gallery/download/create`.
 pub(crate) struct CreateGalleryDownload {
-    /// `None` if it is not one of the three.
-    pub(crate) selection: Option<Selection>,
+    pub(crate) selection: Selection,
 }
 
 impl Input for CreateGalleryDownload {
@@ -113,7 +125,8 @@ impl Input for CreateGalleryDownload {
         let photos = fields.optional("photoIds", "These photos.", ids);
         let bib = fields.optional("text", "The photos of this bib.", text(1, 32));
         let selfie = fields.optional("imageId", "The photos of this selfie.", AnyText);
-        Some(Self { selection: Selection::from_parts(photos, bib, selfie) })
+        let selection = Selections { photos, bib, selfie }.only_one(fields, "`photoIds`, `text`, `imageId`");
+        Some(Self { selection: selection? })
     }
 
     fn example() -> Value {

@@ -225,6 +225,8 @@ impl Output for Verification {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Preview {
+    /// Always true: nothing was erased.
+    dry_run: bool,
     #[schema(value_type = f64, minimum = 0)]
     faces: u64,
     #[schema(value_type = f64, minimum = 0)]
@@ -253,6 +255,7 @@ impl Preview {
         confirm_until: OffsetDateTime,
     ) -> Self {
         Self {
+            dry_run: true,
             faces: preview.faces,
             texts: preview.texts,
             probes: preview.probes,
@@ -265,46 +268,45 @@ impl Preview {
     }
 }
 
-/// The answer to a request to erase.
+/// An erasure that was asked for.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ErasureAnswer {
-    /// Whether nothing was erased.
+pub(crate) struct BegunErasure {
+    /// Always false: something was erased.
     dry_run: bool,
-    /// With `dryRun`.
-    #[schema(required)]
-    preview: Option<Preview>,
-    /// Without it.
-    #[schema(required)]
-    receipt: Option<Erasure>,
+    #[serde(flatten)]
+    erasure: Erasure,
 }
 
-impl ErasureAnswer {
-    pub(crate) fn of_preview(preview: Preview) -> Self {
-        Self { dry_run: true, preview: Some(preview), receipt: None }
-    }
+/// The answer to a request to erase: with `dryRun` what would go, else the erasure.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum ErasureAnswer {
+    Preview(Preview),
+    Begun(Box<BegunErasure>),
+}
 
-    pub(crate) fn of_receipt(erasure: stored::Erasure) -> Self {
-        Self { dry_run: false, preview: None, receipt: Some(erasure.into()) }
+impl From<stored::Erasure> for ErasureAnswer {
+    fn from(erasure: stored::Erasure) -> Self {
+        Self::Begun(Box::new(BegunErasure { dry_run: false, erasure: erasure.into() }))
     }
 }
 
 impl From<ErasureAnswer> for PublicErasure {
     fn from(answer: ErasureAnswer) -> Self {
-        let of_preview = answer.preview.map(|preview| (preview.faces, preview.confirm));
-        let of_receipt = answer.receipt.map(|receipt| (receipt.removed.faces, receipt.receipt_id));
-        Self {
-            faces: of_preview.as_ref().map(|it| it.0).or(of_receipt.map(|it| it.0)).unwrap_or_default(),
-            confirm: of_preview.map(|it| it.1),
-            receipt_id: of_receipt.map(|it| it.1),
-            is_request: false,
-        }
+        let (faces, confirm, receipt_id) = match answer {
+            ErasureAnswer::Preview(preview) => (preview.faces, Some(preview.confirm), None),
+            ErasureAnswer::Begun(begun) => {
+                (begun.erasure.removed.faces, None, Some(begun.erasure.receipt_id))
+            }
+        };
+        Self { faces, confirm, receipt_id, is_request: false }
     }
 }
 
 impl Output for ErasureAnswer {
     fn example() -> Self {
-        Self { dry_run: false, preview: None, receipt: Some(Erasure::example()) }
+        Self::Begun(Box::new(BegunErasure { dry_run: false, erasure: Erasure::example() }))
     }
 }
 

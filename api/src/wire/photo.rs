@@ -135,6 +135,7 @@ impl Output for PhotoDetail {
             text: "1207".to_owned(),
             read_as: Some("I207".to_owned()),
             on_start_list: Some(true),
+            wave: None,
             bounding_box,
             confidence: 71.4,
             indexed: false,
@@ -186,6 +187,9 @@ pub(crate) struct SeenText {
     /// Whether the text is a bib of the album's start list; null if there is none.
     #[schema(required)]
     on_start_list: Option<bool>,
+    /// The wave of the bib, by the start list.
+    #[schema(required)]
+    wave: Option<String>,
     bounding_box: BoundingBox,
     /// The confidence of the text recognition.
     #[schema(minimum = 0, maximum = 100)]
@@ -236,9 +240,10 @@ impl SeenText {
             TextIndexState::Candidate => Some(UnindexedReason::LowConfidence),
             TextIndexState::Unindexed(reason) => Some(reason),
         };
-        let on_start_list = entries.as_ref().map(|entries| entries.contains_key(&text.text));
+        let entry = entries.as_ref().map(|entries| entries.get(&text.text));
         Self {
-            on_start_list,
+            on_start_list: entry.map(|entry| entry.is_some()),
+            wave: entry.flatten().and_then(|entry| entry.wave.clone()),
             read_as: text.read.map(|read| read.text).filter(|read| *read != text.text),
             text: text.text,
             bounding_box: text.bounding_box.into(),

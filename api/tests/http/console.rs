@@ -228,7 +228,7 @@ fn the_dearest_photos_of_an_album_are_shown() {
     let shown = dearest();
     let expected = json!({
         "photoId": photos[1].0, "filename": "dear.jpg", "thumbnailUrl": null,
-        "cpuSeconds": 4.0, "deviceSeconds": 0.0, "bytesRead": 7.0, "bytesWritten": 0.0, "money": 0.004,
+        "cpuSeconds": 4.0, "gpuSeconds": 0.0, "bytesRead": 7.0, "bytesWritten": 0.0, "money": 0.004,
     });
     assert_eq!(shown["photos"][0], expected);
     assert_eq!((&shown["photos"][1]["filename"], &shown["photos"][2]), (&json!("cheap.jpg"), &Value::Null));

@@ -1,4 +1,4 @@
-//! A client of a ZIP file that goes away before the end.
+//! Downloads: which photos, and a client of a ZIP file that goes away before the end.
 
 use bytes::Bytes;
 use photofinish_store::model::ids::PhotoId;
@@ -12,6 +12,22 @@ use crate::support::raw::RawConnection;
 
 /// More than connections buffer.
 const LARGE: usize = 16 << 20;
+
+#[test]
+fn exactly_one_selection_is_required() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    for (body, expected) in [
+        (json!({ "albumId": album }), ("[]", "required")),
+        (json!({ "albumId": album, "bib": "1207", "imageId": "x" }), ("[]", "invalid_value")),
+        (json!({ "albumId": album, "bib": 1207 }), (r#"["bib"]"#, "invalid_type")),
+    ] {
+        let issues = partner.call("/photos/download/create", &body).issues();
+        let issues: Vec<_> = issues.iter().map(|(path, code)| (path.as_str(), code.as_str())).collect();
+        assert_eq!(issues, [expected], "{body}");
+    }
+}
 
 #[test]
 fn a_client_that_leaves_in_the_middle_gives_its_place_back() {

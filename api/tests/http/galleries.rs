@@ -75,7 +75,21 @@ fn faces_of_an_album_with_an_open_gallery_are_switched_on_knowingly() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         partner.call("/albums/update", &body)
     };
+    let mut more = json!({ "albumId": album, "selfieSearch": true, "contact": "privacy@race.example" });
+    more["privacyUrl"] = json!("https://race.example/privacy");
+    partner.call("/albums/gallery/update", &more).ok();
     switch(false, json!({})).ok();
+    // The form sends all settings.
+    more["enabled"] = json!(false);
+    let closed = partner.call("/albums/gallery/update", &more).ok();
+    assert_eq!((&closed["enabled"], &closed["selfieSearch"]), (&json!(false), &json!(true)));
+    for body in [json!({ "enabled": true }), json!({ "selfieSearch": false })] {
+        let mut body = body;
+        body["albumId"] = album.clone();
+        partner.call("/albums/gallery/update", &body).ok();
+    }
+    let refused = partner.call("/albums/gallery/update", &more).defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(refused["data"]["declineCode"], "FACE_SEARCH_DISABLED", "it is switched on");
     let refused = switch(true, json!({})).issues();
     assert_eq!(refused, [(r#"["acknowledge"]"#.to_owned(), "acknowledge_required".to_owned())]);
     switch(true, json!({ "acknowledge": "biometric" })).ok();
@@ -223,10 +237,10 @@ fn an_organizer_erases_the_faces_of_a_request_or_dismisses_it() {
         partner.call("/albums/gallery/reports/erase", &request).defined_error(412, "PRECONDITION_FAILED");
     assert_eq!(refused["data"]["code"], "CONFIRM_REQUIRED");
     request["dryRun"] = json!(true);
-    let preview = partner.call("/albums/gallery/reports/erase", &request).ok()["preview"].clone();
+    let preview = partner.call("/albums/gallery/reports/erase", &request).ok();
     assert_eq!((&preview["faces"], &preview["photoIds"][0]), (&json!(1), &list()[0]["photoId"]));
     (request["dryRun"], request["confirm"]) = (json!(false), preview["confirm"].clone());
-    let receipt = partner.call("/albums/gallery/reports/erase", &request).ok()["receipt"].clone();
+    let receipt = partner.call("/albums/gallery/reports/erase", &request).ok();
     assert_eq!((&receipt["removed"]["vectors"], &receipt["subject"]["kind"]), (&json!(1), &json!("face")));
     assert_eq!(list(), json!([]), "the request is done");
     assert_eq!(ask(), 0, "the face is not found any more");

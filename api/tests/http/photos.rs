@@ -37,6 +37,7 @@ fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
         let mut seen = seen_face(confidence, reason);
         seen["text"] = json!(text);
         (seen["readAs"], seen["onStartList"], seen["alternatives"]) = (json!(null), json!(null), json!([]));
+        seen["wave"] = json!(null);
         seen
     };
     let texts = [

@@ -128,7 +128,9 @@ fn photos_and_hits_say_what_the_list_says() {
         partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["texts"][0]
             .clone()
     };
+    assert_eq!((&get(&listed)["onStartList"], &get(&listed)["wave"]), (&json!(true), &json!("B")));
     let text = get(&stranger);
+    assert_eq!(text["wave"], Value::Null);
     assert_eq!(
         (&text["indexed"], &text["reason"], &text["readAs"], &text["onStartList"]),
         (&json!(false), &json!("NOT_ON_START_LIST"), &Value::Null, &json!(false))

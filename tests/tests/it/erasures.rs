@@ -18,8 +18,8 @@ pub(crate) fn erase(partner: &Partner, path: &str, mut request: Value) -> Value 
     request["dryRun"] = json!(true);
     let shown = partner.call_ok(path, &request);
     request["dryRun"] = json!(false);
-    request["confirm"] = shown["preview"]["confirm"].clone();
-    partner.call_ok(path, &request)["receipt"].clone()
+    request["confirm"] = shown["confirm"].clone();
+    partner.call_ok(path, &request)
 }
 
 fn selfie() -> Vec<u8> {
@@ -125,7 +125,7 @@ impl Asked {
         };
         (request["photos"], request["dryRun"]) = (json!("delete"), json!(true));
         let shown = partner.call_ok(path, &request);
-        (request["dryRun"], request["confirm"]) = (json!(false), shown["preview"]["confirm"].clone());
+        (request["dryRun"], request["confirm"]) = (json!(false), shown["confirm"].clone());
         (path, request)
     }
 

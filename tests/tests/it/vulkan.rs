@@ -93,7 +93,7 @@ fn find(options: ServiceOptions, device: &str, photos: &Path) -> Vec<Found> {
     assert!(service.is_alive());
     let costs = costs_by_stage(&partner, &album);
     let device_time =
-        |stage: &str| costs.iter().find(|row| row["stage"] == stage).map(|row| &row["deviceSeconds"]);
+        |stage: &str| costs.iter().find(|row| row["stage"] == stage).map(|row| &row["gpuSeconds"]);
     let is_device = device.starts_with("wgpu");
     for stage in ["detect", "read"] {
         let seconds = device_time(stage).and_then(serde_json::Value::as_f64);

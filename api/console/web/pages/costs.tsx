@@ -61,10 +61,10 @@ export function CostsPage({ album }: AlbumProps) {
                     <dt>{t("costs.cpu_per_photo")}</dt>
                     <dd>{formatSeconds(perPhoto.cpuSeconds)}</dd>
                   </div>
-                  {perPhoto.deviceSeconds > 0 && (
+                  {perPhoto.gpuSeconds > 0 && (
                     <div>
                       <dt>{t("costs.device_per_photo")}</dt>
-                      <dd>{formatSeconds(perPhoto.deviceSeconds)}</dd>
+                      <dd>{formatSeconds(perPhoto.gpuSeconds)}</dd>
                     </div>
                   )}
                   {perPhoto.money !== null && (
@@ -106,14 +106,14 @@ function StorageFigures({ storage: { bytes, money } }: { storage: StorageReport 
 
 /** The columns of time and money that some of the rows have; `photosOf` says of how many photos the costs of a row are. */
 function costColumns<T extends Costs>(rows: T[], photosOf: (row: T) => number): Column<T>[] {
-  const hasDevice = rows.some((row) => row.deviceSeconds > 0);
+  const hasDevice = rows.some((row) => row.gpuSeconds > 0);
   const hasMoney = rows.some((row) => row.money !== null);
   const moneyOf = (row: T) => (row.money !== null && photosOf(row) > 0 ? (row.money / photosOf(row)) * PHOTOS : null);
   const most = Math.max(...rows.map((row) => moneyOf(row) ?? 0));
-  const longest = Math.max(...rows.map((row) => Math.max(row.cpuSeconds, row.deviceSeconds)));
+  const longest = Math.max(...rows.map((row) => Math.max(row.cpuSeconds, row.gpuSeconds)));
   const time = (seconds: number) => formatSeconds(seconds, longest);
   const cpu = { name: t("costs.cpu"), numeric: true, cell: (row: T) => time(row.cpuSeconds) };
-  const device = { name: t("costs.device"), numeric: true, cell: (row: T) => time(row.deviceSeconds) };
+  const device = { name: t("costs.device"), numeric: true, cell: (row: T) => time(row.gpuSeconds) };
   const money = {
     name: moneyPerPhotos(),
     numeric: true,
@@ -128,7 +128,7 @@ function costColumns<T extends Costs>(rows: T[], photosOf: (row: T) => number): 
 /** How long the bars of costs are, as parts of the dearest: by money where there are prices, else by time. */
 function measureBars(rows: Costs[]): (costs: Costs) => number {
   const hasMoney = rows.some((row) => row.money);
-  const weigh = (row: Costs) => (hasMoney ? (row.money ?? 0) : row.cpuSeconds + row.deviceSeconds);
+  const weigh = (row: Costs) => (hasMoney ? (row.money ?? 0) : row.cpuSeconds + row.gpuSeconds);
   const most = Math.max(...rows.map(weigh));
   return (row) => (most > 0 ? weigh(row) / most : 0);
 }

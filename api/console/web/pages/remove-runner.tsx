@@ -10,7 +10,7 @@ import { CheckField, Field, SelectField } from "../common/ui/field";
 import { notify } from "../common/ui/notice";
 import { t, tCount } from "../text";
 
-type Preview = NonNullable<ErasureAnswer["preview"]>;
+type Preview = Extract<ErasureAnswer, { confirm: string }>;
 
 /** An erasure in two steps: what it would take, then the erasure itself. A change of what is asked begins again. */
 export function useErasure(erase: (how: { dryRun: true } | { confirm: string }) => Promise<ErasureAnswer>, onErased: () => void) {
@@ -21,7 +21,8 @@ export function useErasure(erase: (how: { dryRun: true } | { confirm: string }) 
       notify(t("remove.done"));
       onErased();
     } else {
-      preview.value = (await erase({ dryRun: true })).preview ?? undefined;
+      const answer = await erase({ dryRun: true });
+      preview.value = "confirm" in answer ? answer : undefined;
     }
   });
   const change = (apply: () => void) => {

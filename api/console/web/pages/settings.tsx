@@ -79,8 +79,9 @@ function RetentionForm({ config, expiring, save }: RetentionProps) {
 
 function ReprocessPanel({ albumId, isAsking }: { albumId: string; isAsking: { value: boolean } }) {
   const reprocess = useAction(async () => {
-    const { queued } = await call("albums/reprocess", { albumId });
-    notify(tCount("settings.reprocessing", queued));
+    const { queued, declined } = await call("albums/reprocess", { albumId });
+    const left = declined > 0 ? ` ${tCount("settings.reprocess_declined", declined)}` : "";
+    notify(tCount("settings.reprocessing", queued) + left);
     isAsking.value = false;
     navigate(`/albums/${albumId}`);
   });

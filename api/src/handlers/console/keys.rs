@@ -48,7 +48,7 @@ pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Res
 pub(crate) async fn list(ctx: Context, caller: Owner, _: Nothing) -> Result<KeyList, ApiError> {
     let keys = ctx.store.keys.list().await?.into_iter().rev();
     let own = keys.filter(|key| key.tenant.organization == caller.tenant.organization);
-    Ok(KeyList { keys: own.map(Key::from).collect() })
+    Ok(KeyList::of_all(own.map(Key::from).collect()))
 }
 
 pub(crate) async fn revoke(

@@ -118,13 +118,25 @@ impl Key {
 
 /// The keys of the organization, newest first.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct KeyList {
-    pub(crate) keys: Vec<Key>,
+    keys: Vec<Key>,
+    /// Always null: one page has all.
+    #[schema(required)]
+    next_cursor: Option<String>,
+    #[schema(value_type = f64, minimum = 0)]
+    total: usize,
+}
+
+impl KeyList {
+    pub(crate) fn of_all(keys: Vec<Key>) -> Self {
+        Self { total: keys.len(), keys, next_cursor: None }
+    }
 }
 
 impl Output for KeyList {
     fn example() -> Self {
-        Self { keys: vec![Key::example()] }
+        Self::of_all(vec![Key::example()])
     }
 }
 

@@ -96,11 +96,21 @@ pub(crate) struct ListedSession {
 
 /// The sessions of an account, newest first.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct SessionList {
     sessions: Vec<ListedSession>,
+    /// Always null: one page has all.
+    #[schema(required)]
+    next_cursor: Option<String>,
+    #[schema(value_type = f64, minimum = 0)]
+    total: usize,
 }
 
 impl SessionList {
+    fn of_all(sessions: Vec<ListedSession>) -> Self {
+        Self { total: sessions.len(), sessions, next_cursor: None }
+    }
+
     pub(crate) fn new(stored: Vec<Stored>, current: SessionId) -> Self {
         let listed = stored.into_iter().map(|session| ListedSession {
             id: session.id.0,
@@ -109,7 +119,7 @@ impl SessionList {
             last_seen_at: session.last_seen_at,
             current: session.id == current,
         });
-        Self { sessions: listed.collect() }
+        Self::of_all(listed.collect())
     }
 }
 
@@ -122,7 +132,7 @@ impl Output for SessionList {
             last_seen_at: sample::TIME,
             current: true,
         };
-        Self { sessions: vec![session] }
+        Self::of_all(vec![session])
     }
 }
 

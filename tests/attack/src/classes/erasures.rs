@@ -90,7 +90,7 @@ impl<'a> Erasing<'a> {
         let mut dry = asked.input.clone();
         dry["dryRun"] = json!(true);
         let shown = self.call(asked.path, &dry, statuses)?;
-        shown["preview"]["confirm"].as_str().map(str::to_owned)
+        shown["confirm"].as_str().map(str::to_owned)
     }
 
     fn confirm(&self, asked: &Asked, confirm: &str, statuses: &[u16]) -> Option<Value> {

@@ -47,7 +47,7 @@ fn kill_while_erasing(context: &mut FaultContext<'_>, key: &str) -> anyhow::Resu
     let mut request = json!({ "albumId": album, "bib": BIB, "photos": "delete", "dryRun": true });
     let shown = partner.call_ok("/people/erase", &request);
     request["dryRun"] = json!(false);
-    request["confirm"] = shown["preview"]["confirm"].clone();
+    request["confirm"] = shown["confirm"].clone();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| partner.call("/people/erase", &request));
         context.sleep_random(0..150);
