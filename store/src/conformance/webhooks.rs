@@ -42,7 +42,7 @@ pub async fn webhooks_suite(store: &Store) {
     fixture.delete().await;
 }
 
-async fn create(fixture: &AlbumFixture, types: &[EventType], secret: u8) -> Webhook {
+pub(crate) async fn create(fixture: &AlbumFixture, types: &[EventType], secret: u8) -> Webhook {
     let webhook = NewWebhook {
         tenant: fixture.tenant,
         created_by: fixture.key.id,

@@ -14,13 +14,13 @@ use super::{
     SqlFaces, SqlKeys, SqlPhotos, costs, credits, events, face_bibs, faces, photos, queue, start_lists,
     texts, webhooks,
 };
-use crate::conformance::webhooks::Room;
+use crate::conformance::webhooks::{Room, create};
 use crate::conformance::{AlbumFixture, album_config, face, test_settings};
 use crate::error::StoreErrorKind;
 use crate::model::event::EventType;
 use crate::model::ids::{OrganizationId, ProcessId};
 use crate::model::process::Task;
-use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
+use crate::model::webhook::{Attempt, AttemptOutcome};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
 use crate::store::Store;
@@ -338,16 +338,7 @@ async fn old_costs_are_deleted_also_where_nothing_else_is_old() {
 async fn a_webhook_is_disabled_when_everything_has_failed_for_five_days() {
     let (_folder, store, database) = open_store().await;
     let fixture = AlbumFixture::create(&store).await;
-    let webhook = NewWebhook {
-        tenant: fixture.tenant,
-        created_by: fixture.key.id,
-        url: "https://timing.example/hook".into(),
-        label: String::new(),
-        types: vec![EventType::AlbumDeleted],
-        album: None,
-        secret: [1; 32],
-    };
-    let id = store.webhooks.create(webhook, 1).await.unwrap().id;
+    let id = create(&fixture, &[EventType::AlbumDeleted], 1).await.id;
     let hour = std::time::Duration::from_secs(3600);
     let publisher = store.tasks.take(Task::EventPublisher, ProcessId::generate(), hour).await;
     let publisher = publisher.unwrap().unwrap();

@@ -162,31 +162,18 @@ mod tests {
     use time::{Duration, OffsetDateTime};
 
     use super::*;
-    use crate::conformance::webhooks::Room;
+    use crate::conformance::webhooks::{Room, create};
     use crate::conformance::{AlbumFixture, album_config, test_settings};
     use crate::model::account::{LinkPurpose, NewAccount, NewLink, Role};
     use crate::model::erasure::{ErasureSubject, NewErasure, PhotoFate};
     use crate::model::event::EventType;
     use crate::model::ids::ProcessId;
     use crate::model::process::Task;
-    use crate::model::webhook::{DeliveryQuery, NewWebhook};
+    use crate::model::webhook::DeliveryQuery;
     use crate::store::{Store, StoreSettings};
 
     async fn open(folder: &Path, master_secret: Option<MasterSecret>) -> Store {
         Store::open(StoreSettings { master_secret, ..test_settings(folder) }).await.unwrap()
-    }
-
-    async fn create_webhook(fixture: &AlbumFixture) -> WebhookId {
-        let webhook = NewWebhook {
-            tenant: fixture.tenant,
-            created_by: fixture.key.id,
-            url: "https://timing.example/hook".into(),
-            label: String::new(),
-            types: vec![EventType::AlbumDeleted],
-            album: None,
-            secret: [1; 32],
-        };
-        fixture.store.webhooks.create(webhook, 1).await.unwrap().id
     }
 
     /// What a process with this master secret says of the secrets in the database.
@@ -216,7 +203,7 @@ mod tests {
         assert_eq!(check_with(folder.path(), None).await, SealedSecrets::Readable, "nothing is sealed");
         let store = open(folder.path(), Some(MasterSecret::new([7; 32], None))).await;
         let fixture = AlbumFixture::create(&store).await;
-        create_webhook(&fixture).await;
+        create(&fixture, &[EventType::AlbumDeleted], 1).await;
         store.close().await;
         assert_is_sealed(folder.path(), [7; 32]).await;
     }
@@ -230,7 +217,7 @@ mod tests {
         for secret in [[7; 32], [8; 32]] {
             let store = open(folder.path(), Some(MasterSecret::new(secret, None))).await;
             let fixture = AlbumFixture::create(&store).await;
-            let webhook = create_webhook(&fixture).await;
+            let webhook = create(&fixture, &[EventType::AlbumDeleted], 1).await.id;
             // An event.
             fixture.create_album(album_config()).await.delete().await;
             let lease = store.tasks.take(Task::EventPublisher, ProcessId::generate(), ttl).await.unwrap();
