@@ -135,8 +135,8 @@ async function prepare(world) {
   drawn.webhook = webhook.id;
   await report(page, drawn);
   const asked = { albumId, bib: "77" };
-  const { preview } = await call("people/erase", { ...asked, dryRun: true });
-  await call("people/erase", { ...asked, confirm: preview.confirm });
+  const { confirm } = await call("people/erase", { ...asked, dryRun: true });
+  await call("people/erase", { ...asked, confirm });
   const session = await context.storageState();
   await close();
   return session;
