@@ -179,6 +179,10 @@ impl DeliveryQueue for SqlDeliveryQueue {
                 .bind(free as i64)
                 .fetch_all(&mut transaction)
                 .await?;
+            if due.is_empty() {
+                // Another process has them, and nothing keeps the webhook from being deleted.
+                continue;
+            }
             let sender = match self.load_sender(&mut transaction, webhook, now).await? {
                 Ok(sender) => sender,
                 Err(error) => {
