@@ -243,10 +243,11 @@ impl Assembly {
 
     fn index_factory(&self, store: &StoreClient) -> StageFactory<Index> {
         let (queue, blobs) = (Arc::clone(&self.dependencies.queue), Arc::clone(&self.dependencies.blobs));
-        let store_client = store.clone();
+        let (leases, store_client) = (Arc::clone(&self.shared.leases), store.clone());
+        let lease_ttl = self.settings.lease_ttl;
         Arc::new(move || {
-            let (queue, blobs) = (Arc::clone(&queue), Arc::clone(&blobs));
-            Ok(Index { queue, blobs, store_client: store_client.clone() })
+            let (queue, blobs, leases) = (Arc::clone(&queue), Arc::clone(&blobs), Arc::clone(&leases));
+            Ok(Index { queue, blobs, leases, lease_ttl, store_client: store_client.clone() })
         })
     }
 }

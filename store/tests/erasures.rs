@@ -11,6 +11,7 @@ use photofinish_store::Store;
 use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure, PhotoFate};
 use photofinish_store::model::ids::{ErasureId, PhotoId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::DetectedFace;
 use photofinish_store::traits::ProbeOutcome;
 use sqlx::{Connection, Executor, PgConnection};
@@ -128,4 +129,41 @@ async fn no_receipt_is_signed_while_a_transaction_still_sees_what_was_erased() {
     reader.execute("rollback").await.unwrap();
     finish(&store, id).await;
     assert_eq!(store.erasures.verify(&fixture.tenant, id).await.unwrap().left, 0);
+}
+
+/// Lets the time pass until which the workers of what an erasure deleted may write pictures.
+async fn pass_leases(connection: &mut PgConnection, id: ErasureId) {
+    let pass = "update erasure set plan = (plan::jsonb || '{\"leasedUntil\": 1}')::text where id = $1";
+    assert_eq!(sqlx::query(pass).bind(id.0).execute(connection).await.unwrap().rows_affected(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_receipt_is_signed_while_a_worker_may_write_pictures_of_what_was_deleted() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let fixture = AlbumFixture::create(&store).await;
+    let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
+    fixture.queue_photos(2).await;
+    let [first, second] = &fixture.lease_fresh(2, LONG).await[..] else { panic!("both photos") };
+    let of_photo = store.erasures.begin_photo(&tenant, album, first.photo, key).await.unwrap();
+    store.erasures.remove_objects(of_photo).await.unwrap();
+    let of_album = store.erasures.begin_album(&tenant, album, key).await.unwrap();
+    // As long as the album has its rows.
+    store.queue.renew(&[second.id], 2 * LONG).await.unwrap();
+    store.erasures.remove_objects(of_album).await.unwrap();
+    for (id, lease) in [(of_photo, first), (of_album, second)] {
+        // The worker has not heard of it, and dies before it removes what it wrote.
+        let preview = ObjectKey::photo(tenant.organization, album, lease.photo, ObjectRole::Preview);
+        store.blobs.write(&preview, "image/jpeg", "a runner".into()).await.unwrap();
+        store.erasures.remove_objects(id).await.unwrap();
+        assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there may be another picture");
+        store.blobs.write(&preview, "image/jpeg", "a runner".into()).await.unwrap();
+        pass_leases(&mut connection, id).await;
+        assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there is one");
+        finish(&store, id).await;
+        assert_eq!(store.blobs.head(&preview).await.unwrap(), None);
+    }
 }

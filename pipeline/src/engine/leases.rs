@@ -50,6 +50,19 @@ struct LeaseStates {
 struct TrackedLease {
     lease: Arc<Lease>,
     state: LeaseState,
+    /// When the queue last said that it is running, at the earliest.
+    confirmed_at: Instant,
+}
+
+/// Whether something may be stored under a lease before the queue has its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It is running.
+    Held,
+    /// It is over: the queue takes no results under it.
+    Over,
+    /// It was not renewed in time, and another worker may have the photo.
+    Unsure,
 }
 
 /// The state of a lease with a ticket.
@@ -94,7 +107,11 @@ impl LeaseTable {
     /// Adds a lease, which is renewed from now on.
     pub(crate) fn insert(&self, lease: &Arc<Lease>) {
         self.update(|states| {
-            let tracked = TrackedLease { lease: Arc::clone(lease), state: LeaseState::Active };
+            let tracked = TrackedLease {
+                lease: Arc::clone(lease),
+                state: LeaseState::Active,
+                confirmed_at: Instant::now(),
+            };
             states.by_lease.insert(lease.id, tracked);
         });
     }
@@ -160,6 +177,17 @@ impl LeaseTable {
                 tracked.state = LeaseState::Abandoned;
             }
         });
+    }
+
+    /// Whether something may be stored under a lease of this duration.
+    pub(crate) fn hold_of(&self, lease: LeaseId, ttl: Duration) -> Hold {
+        match lock(&self.states).by_lease.get(&lease) {
+            // One without a ticket was released at a stop.
+            None => Hold::Over,
+            Some(tracked) if tracked.state == LeaseState::Lost => Hold::Over,
+            Some(tracked) if tracked.confirmed_at.elapsed() < ttl => Hold::Held,
+            Some(_) => Hold::Unsure,
+        }
     }
 
     /// Returns the number of photos with a ticket that are not abandoned.
@@ -232,18 +260,20 @@ impl LeaseTable {
         });
     }
 
-    /// Marks as lost the leases of `requested` that are not in `renewed`, and returns how many are newly lost. Photos
-    /// that ended during the request are not counted.
-    fn mark_lost(&self, requested: &[LeaseId], renewed: &[LeaseId]) -> usize {
+    /// Marks as lost the leases of `requested`, at this time, that are not in `renewed`, and returns how many are newly lost.
+    /// Photos that ended during the request are not counted.
+    fn note_renewal(&self, requested: &[LeaseId], requested_at: Instant, renewed: &[LeaseId]) -> usize {
         let renewed: HashSet<&LeaseId> = renewed.iter().collect();
         let mut lost = 0;
         self.update(|states| {
-            for lease in requested.iter().filter(|lease| !renewed.contains(lease)) {
-                if let Some(tracked) = states.by_lease.get_mut(lease)
-                    && tracked.state == LeaseState::Active
-                {
-                    tracked.state = LeaseState::Lost;
-                    lost += 1;
+            for lease in requested {
+                match states.by_lease.get_mut(lease) {
+                    Some(tracked) if renewed.contains(lease) => tracked.confirmed_at = requested_at,
+                    Some(tracked) if tracked.state == LeaseState::Active => {
+                        tracked.state = LeaseState::Lost;
+                        lost += 1;
+                    }
+                    _ => {}
                 }
             }
         });
@@ -413,9 +443,10 @@ impl RenewerThread {
         if active.is_empty() {
             return true;
         }
+        let requested_at = Instant::now();
         match self.store.call(Component::Database, self.leases.queue.renew(&active, self.lease_ttl)) {
             Ok(Ok(renewed)) => {
-                let lost = self.leases.mark_lost(&active, &renewed);
+                let lost = self.leases.note_renewal(&active, requested_at, &renewed);
                 if lost > 0 {
                     metrics::counter!(names::LEASES_LOST).increment(lost as u64);
                     tracing::debug!(lost, "leases lost: other workers have the photos or they ended");
@@ -471,11 +502,15 @@ mod tests {
         // Between the request and its response.
         leases.remove(ended);
         let late = insert_lease(&leases);
-        assert_eq!(leases.mark_lost(&requested, &[renewed]), 1);
-        assert_eq!(leases.mark_lost(&requested, &[renewed]), 0);
+        let requested_at = Instant::now();
+        assert_eq!(leases.note_renewal(&requested, requested_at, &[renewed]), 1);
+        assert_eq!(leases.note_renewal(&requested, requested_at, &[renewed]), 0);
         let active: HashSet<LeaseId> = leases.active_leases().into_iter().collect();
         assert_eq!(active, HashSet::from([renewed, late]));
         assert_eq!(leases.in_flight(), 3, "the lost lease {lost:?} is still in flight: {leases:?}");
+        let hold = |lease| leases.hold_of(lease, Duration::from_secs(3600));
+        assert_eq!([renewed, ended, lost].map(hold), [Hold::Held, Hold::Over, Hold::Over]);
+        assert_eq!(leases.hold_of(renewed, Duration::ZERO), Hold::Unsure);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::cost::Spent;
+use photofinish_store::model::ids::LeaseId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Blobs, FinishOutcome, PhotoResults, Queue};
@@ -14,6 +15,7 @@ use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
 use crate::engine::fault::{Component, Outage, Poison};
+use crate::engine::leases::{Hold, LeaseTable};
 use crate::engine::metrics as names;
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
@@ -25,6 +27,8 @@ use crate::stages::photo::ReadPhoto;
 pub(crate) struct Index {
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) leases: Arc<LeaseTable>,
+    pub(crate) lease_ttl: Duration,
     pub(crate) store_client: StoreClient,
 }
 
@@ -37,12 +41,15 @@ impl Stage for Index {
 
     fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<FinishOutcome>, Outage> {
         // Objects first: the database must never refer to missing objects.
-        self.store_client
-            .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
+        let hold_of = |lease| self.leases.hold_of(lease, self.lease_ttl);
+        self.store_client.run_cancellable(
+            Component::Storage,
+            upload_previews(&self.blobs, batch, hold_of, CALL_TIMEOUT),
+        )?;
         charge_batch(batch);
         match self.finish_photos(batch.iter().map(to_photo_results).collect())? {
             Ok(results) => {
-                self.apply_results(batch, &results)?;
+                self.apply_results(batch, &results);
                 Ok(results.into_iter().map(Ok).collect())
             }
             Err(error) if batch.len() == 1 => classify_error(error).map(|poison| vec![Err(poison)]),
@@ -74,7 +81,7 @@ impl Index {
     fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<FinishOutcome, Poison>, Outage> {
         match self.finish_photos(vec![to_photo_results(photo)])? {
             Ok(results) => {
-                self.apply_results(std::slice::from_ref(photo), &results)?;
+                self.apply_results(std::slice::from_ref(photo), &results);
                 let result = results.into_iter().next().map(Ok);
                 result.ok_or_else(|| {
                     Outage::new(Component::Database, "the store returned no result for a photo")
@@ -86,7 +93,7 @@ impl Index {
 
     /// Counts the results and removes the previews of deleted photos. Each result ends its photo here: a superseded one
     /// is leased by another worker.
-    fn apply_results(&self, batch: &[ReadPhoto], results: &[FinishOutcome]) -> Result<(), Outage> {
+    fn apply_results(&self, batch: &[ReadPhoto], results: &[FinishOutcome]) {
         for (photo, result) in batch.iter().zip(results) {
             match result {
                 FinishOutcome::Done => count_searchable(photo),
@@ -96,7 +103,11 @@ impl Index {
             }
         }
         let gone = batch.iter().zip(results).filter(|(_, result)| **result == FinishOutcome::Gone);
-        self.remove_previews(gone.map(|(photo, _)| photo))
+        if let Err(outage) = self.remove_previews(gone.map(|(photo, _)| photo)) {
+            // The results are written. An erasure removes them once more after the end of the leases, and later the garbage
+            // collection.
+            tracing::warn!(%outage, "failed to remove the pictures of a deleted photo");
+        }
     }
 
     /// Removes the previews of photos that were deleted meanwhile: the deletion listed their objects before these were
@@ -146,11 +157,13 @@ fn preview_files(photo: &ReadPhoto) -> impl Iterator<Item = (ObjectKey, Bytes)> 
 /// connection.
 const MAX_CONCURRENT_UPLOADS: usize = 16;
 
-/// Uploads the previews of a batch, several at once. `timeout` bounds each upload, not the batch: a slow storage that
+/// Uploads the previews of a batch, several at once, and none of photos that another worker has or that were deleted: nobody would
+/// remove it if this process ended before the database says so. `timeout` bounds each upload, not the batch: a slow storage that
 /// completes each upload in time is available, and may take minutes for a whole batch.
 async fn upload_previews(
     blobs: &Arc<dyn Blobs>,
     batch: &[ReadPhoto],
+    hold_of: impl Fn(LeaseId) -> Hold,
     timeout: Duration,
 ) -> Result<(), Outage> {
     let mut uploads = JoinSet::new();
@@ -158,6 +171,13 @@ async fn upload_previews(
         for (key, bytes) in preview_files(photo) {
             if uploads.len() >= MAX_CONCURRENT_UPLOADS {
                 join_next_upload(&mut uploads).await?;
+            }
+            match hold_of(photo.metadata.lease.id) {
+                Hold::Held => {}
+                Hold::Over => continue,
+                Hold::Unsure => {
+                    return Err(Outage::new(Component::Database, "leases were not renewed in time"));
+                }
             }
             let blobs = Arc::clone(blobs);
             uploads.spawn(async move {
@@ -214,7 +234,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
-    use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+    use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
     use photofinish_store::model::photo::PhotoSize;
     use photofinish_store::traits::{Lease, Result, UploadConditions};
     use tokio::runtime::Runtime;
@@ -318,7 +338,7 @@ mod tests {
         let slow = SlowBlobs::new(Some(Duration::from_millis(40)));
         let blobs: Arc<dyn Blobs> = slow.clone();
         let batch: Vec<ReadPhoto> = (0..400).map(|_| photo()).collect();
-        let uploads = upload_previews(&blobs, &batch, Duration::from_secs(1));
+        let uploads = upload_previews(&blobs, &batch, |_| Hold::Held, Duration::from_secs(1));
         calls.run_cancellable(Component::Storage, uploads).unwrap();
         assert_eq!(slow.uploads.load(Ordering::Acquire), 800);
     }
@@ -328,7 +348,7 @@ mod tests {
         let (_runtime, calls) = store_client();
         let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
         let batch = [photo()];
-        let uploads = upload_previews(&blobs, &batch, Duration::from_millis(10));
+        let uploads = upload_previews(&blobs, &batch, |_| Hold::Held, Duration::from_millis(10));
         let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
         assert_eq!(outage.to_string(), "storage is down: no response within 0.01 s");
     }
@@ -339,7 +359,7 @@ mod tests {
         calls.kill_switch.set();
         let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
         let batch = [photo()];
-        let uploads = upload_previews(&blobs, &batch, CALL_TIMEOUT);
+        let uploads = upload_previews(&blobs, &batch, |_| Hold::Held, CALL_TIMEOUT);
         let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
         assert_eq!(outage.to_string(), "storage is down: stopped while waiting for a response");
     }

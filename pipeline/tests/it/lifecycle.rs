@@ -107,6 +107,25 @@ fn a_photo_deleted_while_it_is_read_leaves_no_objects() {
     }
 }
 
+/// A process that dies after the pictures and before the database says that the photo is gone would leave them.
+#[test]
+fn no_pictures_are_written_of_a_photo_whose_lease_is_lost() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &race_files(1))[0];
+    let storage = InterruptibleBlobs::new(&fixture.store.blobs);
+    // Each network takes three times as long as a lease is renewed.
+    let slow = Arc::new(FakeModels { delay: Duration::from_secs(1), ..FakeModels::default() });
+    let settings = PipelineSettings { lease_ttl: Duration::from_secs(1), ..test_settings() };
+    let pipeline =
+        fixture.start_pipeline_with_settings(settings, slow, Arc::clone(&storage) as Arc<dyn Blobs>);
+    wait_for("photo in processing", || (fixture.state_counts(album).processing > 0).then_some(()));
+    fixture.runtime.block_on(fixture.store.photos.delete(album, photo)).unwrap();
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+    assert_eq!(storage.written.load(Ordering::Acquire), 0);
+}
+
 #[test]
 fn photos_larger_than_the_budgets_go_through_one_by_one() {
     let fixture = PipelineFixture::new();
@@ -128,9 +147,20 @@ struct InterruptibleBlobs {
     is_down: AtomicBool,
     /// The number of calls that failed.
     failed_calls: AtomicUsize,
+    /// The number of objects that were written.
+    written: AtomicUsize,
 }
 
 impl InterruptibleBlobs {
+    fn new(blobs: &Arc<dyn Blobs>) -> Arc<Self> {
+        Arc::new(Self {
+            blobs: Arc::clone(blobs),
+            is_down: AtomicBool::new(false),
+            failed_calls: AtomicUsize::new(0),
+            written: AtomicUsize::new(0),
+        })
+    }
+
     fn check_available(&self) -> Result<()> {
         if self.is_down.load(Ordering::Acquire) {
             self.failed_calls.fetch_add(1, Ordering::AcqRel);
@@ -149,6 +179,7 @@ impl Blobs for InterruptibleBlobs {
 
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
         self.check_available()?;
+        self.written.fetch_add(1, Ordering::AcqRel);
         self.blobs.write(key, content_type, bytes).await
     }
 
@@ -178,11 +209,7 @@ impl Blobs for InterruptibleBlobs {
 fn a_storage_outage_counts_no_attempt() {
     let fixture = PipelineFixture::new();
     let album = fixture.create_album(album_config());
-    let storage = Arc::new(InterruptibleBlobs {
-        blobs: Arc::clone(&fixture.store.blobs),
-        is_down: AtomicBool::new(false),
-        failed_calls: AtomicUsize::new(0),
-    });
+    let storage = InterruptibleBlobs::new(&fixture.store.blobs);
     let models = Arc::new(FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() });
     fixture.upload_photos(album, &race_files(20));
     let pipeline =

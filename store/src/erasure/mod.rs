@@ -151,6 +151,7 @@ impl Eraser {
 
     async fn remove_album(&self, stored: &mut StoredErasure) -> Result<()> {
         let Erasure { id, tenant, album, .. } = stored.erasure;
+        let known = stored.plan.clone();
         if !stored.plan.is_measured {
             let removed = &mut stored.erasure.removed;
             let mut objects = self.storage.list_album(tenant.organization, album);
@@ -159,6 +160,10 @@ impl Eraser {
                 removed.bytes += object.size_bytes;
             }
             stored.plan.is_measured = true;
+        }
+        // Before the rows go that say it, and each time: leases are renewed until then.
+        stored.plan.leased_until = stored.plan.leased_until.max(self.rows().find_last_lease(album).await?);
+        if stored.plan != known {
             self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
         }
         // The objects before the rows, which are needed to find them, and again after them: a worker may have written some
@@ -206,6 +211,18 @@ impl Eraser {
         };
         self.rows().end(id, &signer.sign(receipt)?, &signer.public_key()).await
     }
+}
+
+/// How long after the end of a lease a picture may be written under it: workers begin none later than they know of its end, which
+/// a slow response of the database may delay by 30 seconds, and give each up after 30 seconds.
+const LAST_PICTURES: Duration = Duration::seconds(60);
+
+/// Whether a worker may still write pictures of photos that an erasure deleted, `now` by the database's clock, microseconds.
+/// It removes them itself, unless it dies before: what there is after this time nobody else would remove.
+fn may_get_pictures(stored: &StoredErasure, now: i64) -> bool {
+    let until = stored.plan.leased_until;
+    let last_pictures = i64::try_from(LAST_PICTURES.whole_microseconds()).unwrap_or(i64::MAX);
+    until > 0 && now < until.saturating_add(last_pictures)
 }
 
 /// The objects of the photos and selfies that an erasure deletes.
@@ -301,10 +318,13 @@ impl Erasures for Eraser {
 
     async fn finish(&self, ids: &[ErasureId]) -> Result<u64> {
         let (mut running, mut done) = (Vec::new(), 0);
+        let now = self.rows().read_clock().await?;
         for id in ids {
             let stored = self.rows().load(*id).await?;
             if stored.erasure.state == ErasureState::Done {
                 done += 1;
+            } else if may_get_pictures(&stored, now) {
+                tracing::debug!(erasure.id = %id, "workers may write pictures of an erasure's photos yet");
             } else if self.scan_face_indexes(&stored).await?.left == 0 {
                 running.push(stored);
             }

@@ -3,7 +3,7 @@
 use sqlx::FromRow;
 
 use super::ErasurePlan;
-use super::removal::{Removal, delete_photos, lock_album};
+use super::removal::{Removal, delete_photos, find_last_lease, lock_album};
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
 use crate::model::album::Tenant;
@@ -75,14 +75,15 @@ impl Removal {
         let PhotoRef { album, photo } = photo;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        transaction.queue_writes().lock_photos(&[PhotoRef { album, photo }]).await?;
+        let locked = transaction.queue_writes().lock_photos(&[PhotoRef { album, photo }]).await?;
         let counts: CountRow =
             query(OPERATION, COUNT_PHOTO).bind(album).bind(photo).fetch_one(&mut transaction).await?;
         if counts.photos == 0 {
             return Err(StoreError::not_found(format!("photo {photo}")));
         }
         let id = ErasureId::generate();
-        let plan = ErasurePlan { deleted_photos: vec![photo], ..ErasurePlan::default() };
+        let leased_until = find_last_lease(album, &[photo], &locked);
+        let plan = ErasurePlan { deleted_photos: vec![photo], leased_until, ..ErasurePlan::default() };
         let (kind, removed) = (ErasureKind::Photo, counts.into());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;

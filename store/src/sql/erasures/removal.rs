@@ -1,5 +1,7 @@
 //! Removes in one transaction what searches find, and notes what is left to be removed.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 use uuid::Uuid;
 
@@ -19,6 +21,7 @@ use crate::model::ids::{AlbumId, ErasureId, PhotoId};
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::{Database, Transaction};
+use crate::sql::dialect::PhotoRowState;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::{from_json, to_json};
 use crate::sql::start_lists::versions::judge_again;
@@ -86,7 +89,7 @@ impl Removal {
         let album = erasure.album;
         let candidates = find_photos(&mut transaction, OPERATION, erasure).await?;
         let keys: Vec<PhotoRef> = candidates.iter().map(|photo| PhotoRef { album, photo: *photo }).collect();
-        transaction.queue_writes().lock_photos(&keys).await?;
+        let locked = transaction.queue_writes().lock_photos(&keys).await?;
         let mut found = find_subject(&mut transaction, OPERATION, erasure, &candidates).await?;
         let id = ErasureId::generate();
         lock_album(&mut transaction, album).await?;
@@ -102,7 +105,9 @@ impl Removal {
         let deleted = find_deleted(&mut transaction, erasure, &found, &photos).await?;
         remove_found(&mut transaction, album, id, &found).await?;
         delete_photos(&mut transaction, album, &deleted).await?;
+        let leased_until = find_last_lease(album, &deleted, &locked);
         let (mut plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
+        plan.leased_until = leased_until;
         (plan.unread_photos, plan.other_probes) = count_unseen(&mut transaction, erasure).await?;
         let kind = match erasure.subject {
             ErasureSubject::Faces { .. } => ErasureKind::Face,
@@ -248,6 +253,16 @@ async fn count_unseen(transaction: &mut Transaction, erasure: &NewErasure) -> Re
     let photos = count_unread(transaction, OPERATION, erasure.album, *searched_at).await?;
     let selfie = selfie.as_ref().map(|selfie| &selfie.embedding);
     Ok((photos, count_other_probes(transaction, OPERATION, erasure.album, selfie).await?))
+}
+
+/// Returns when the last running lease of these photos ends, microseconds; 0 if none is running.
+pub(super) fn find_last_lease(
+    album: AlbumId,
+    photos: &[PhotoId],
+    locked: &HashMap<PhotoRef, PhotoRowState>,
+) -> i64 {
+    let leases = photos.iter().filter_map(|photo| locked.get(&PhotoRef { album, photo: *photo }));
+    leases.map(|row| row.lease_until).max().unwrap_or(0)
 }
 
 pub(super) async fn delete_photos(

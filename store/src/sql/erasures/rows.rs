@@ -200,6 +200,17 @@ impl ErasureRows {
         Ok(row.is_some())
     }
 
+    /// Returns when the last running lease of an album's photos ends, microseconds; 0 if none is running.
+    pub(crate) async fn find_last_lease(&self, album: AlbumId) -> Result<i64> {
+        const OPERATION: &str = "find the leases of an album";
+        let last = "select coalesce(max(lease_until), 0) from photo where album = $1 and state in ('queued', 'processing')";
+        let (until,): (i64,) = query(OPERATION, last)
+            .bind(album)
+            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(until)
+    }
+
     /// Returns the database's clock, microseconds.
     pub(crate) async fn read_clock(&self) -> Result<i64> {
         const OPERATION: &str = "read the clock";
