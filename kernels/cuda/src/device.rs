@@ -203,6 +203,10 @@ fn to_error(error: DriverError) -> CudaError {
         | CUresult::CUDA_ERROR_LAUNCH_FAILED
         | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
         | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUresult::CUDA_ERROR_INVALID_PC
         | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
         | CUresult::CUDA_ERROR_UNKNOWN => CudaError::Lost(text),
         _ => CudaError::Driver(text),

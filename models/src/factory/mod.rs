@@ -59,7 +59,8 @@ pub struct ZooModels {
     backends: Backends,
     bib_gate: BibGateChoice,
     has_light_pass: bool,
-    /// Shared by all readers: it is rarely used and takes more memory than any other network. Loaded on first use.
+    /// Shared by all readers: it is rarely used and takes more memory than any other network. Loaded on first use, and again
+    /// where it cannot be used any more.
     full_frame_detector: Mutex<Option<SharedTextDetector>>,
 }
 
@@ -248,7 +249,7 @@ impl ZooModels {
 
     fn load_full_frame_detector(&self, detector: &Model) -> Result<SharedTextDetector, ModelError> {
         let mut shared = self.full_frame_detector.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(finder) = shared.as_ref() {
+        if let Some(finder) = shared.as_ref().filter(|finder| finder.is_usable()) {
             return Ok(finder.clone());
         }
         let network =

@@ -13,6 +13,7 @@
 //! Knows nothing of albums except the pattern of their bibs.
 
 mod bib_gate;
+mod full_frame;
 mod postprocess;
 mod progress;
 mod reader;
@@ -22,25 +23,16 @@ mod text_recogniser;
 mod torso;
 mod torso_detector;
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use photofinish_kernels::device::Device;
-use photofinish_kernels::geometry::Quad;
-use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::frame::Size;
 use photofinish_kernels::image::tensor::Tensor;
 
 pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
-use self::postprocess::POSTPROCESS;
+pub use self::full_frame::SharedTextDetector;
 pub use self::reader::TorsoBibReader;
-use self::text_detector::TextDetector;
 use self::torso::{FIRST_PASS, LIGHT_PASS, SECOND_PASS, THIRD_PASS, TorsoPass};
 pub use self::torso::{RunnerBudget, limit_runners};
-use crate::bucket::Bucket;
 use crate::onnx::session::{Network, Workload};
-use crate::traits::{Interrupt, ModelError};
-
-/// Long side, in pixels, of a full frame that is read because no bib was accepted (step 15).
-const FULL_FRAME_LONG_SIDE: u32 = 960;
+use crate::traits::ModelError;
 
 /// The networks that the reader runs. Each has its own session, because a session is fastest on one input shape.
 pub struct ReaderNetworks {
@@ -133,26 +125,4 @@ pub fn check_light_detector(network: &mut Network) -> Result<(), ModelError> {
         Err(error) => format!("not a light text detector: {error}"),
     };
     Err(ModelError::File { name: network.name().to_owned(), detail })
-}
-
-/// A text detector for full frames that all readers share, because it is rarely used and takes much memory. Cheap to
-/// clone; calls are serialised by a mutex.
-#[derive(Clone)]
-pub struct SharedTextDetector(Arc<Mutex<TextDetector>>);
-
-impl SharedTextDetector {
-    /// Wraps a loaded network, with as many frames per call as the bucket says.
-    pub fn new(device: &Device, network: Network, bucket: Bucket) -> Self {
-        Self(Arc::new(Mutex::new(TextDetector::new(device, network, &POSTPROCESS, bucket))))
-    }
-
-    fn detect_full_frames(
-        &self,
-        frames: &[Frame<'_>],
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Vec<Quad>>, ModelError> {
-        // Each call rewrites all buffers, so a panic in an earlier call left nothing that matters.
-        let mut detector = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        detector.detect_full_frames(frames, FULL_FRAME_LONG_SIDE, interrupt)
-    }
 }

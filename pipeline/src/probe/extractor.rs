@@ -143,11 +143,10 @@ impl FaceExtractor {
                 continue;
             }
             previous_side = Some(effective_side);
-            let faces = match self.detector.detect(&[frame], long_side) {
-                Ok(mut faces) => faces.pop().unwrap_or_default(),
-                Err(error) => return Err(self.classify_failure(error)),
-            };
-            let largest = faces.into_iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
+            let largest = self
+                .detect(frame, long_side)?
+                .into_iter()
+                .max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
             if largest.is_some() {
                 return Ok(largest);
             }
@@ -165,13 +164,23 @@ impl FaceExtractor {
         }
     }
 
-    /// Attributes a failure of the detector to the selfie if the detector works on a grey frame, else to the detector.
-    fn classify_failure(&mut self, error: ModelError) -> ExtractionError {
-        match self.detector.detect(&[grey_frame()], DETECTION_LONG_SIDES[0]) {
-            Ok(_) => {
-                ExtractionError::Unreadable(Poison::new(FailureReason::ProcessingCrashed, error.to_string()))
+    /// Detects faces. A failure is the selfie's, for which it is refused for good, if it comes again and the detector works on a
+    /// grey frame. A lack of memory never is: others may have it now.
+    fn detect(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<FaceBox>, ExtractionError> {
+        let failure = match self.detector.detect(&[frame], long_side) {
+            Ok(mut faces) => return Ok(faces.pop().unwrap_or_default()),
+            Err(failure) => failure,
+        };
+        if self.detector.detect(&[grey_frame()], DETECTION_LONG_SIDES[0]).is_err() {
+            return Err(ExtractionError::from(failure));
+        }
+        match self.detector.detect(&[frame], long_side) {
+            Ok(mut faces) => Ok(faces.pop().unwrap_or_default()),
+            Err(failure @ ModelError::OutOfMemory { .. }) => Err(ExtractionError::from(failure)),
+            Err(failure) => {
+                let poison = Poison::new(FailureReason::ProcessingCrashed, failure.to_string());
+                Err(ExtractionError::Unreadable(poison))
             }
-            Err(_) => ExtractionError::from(error),
         }
     }
 
@@ -201,9 +210,41 @@ impl FaceExtractor {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use photofinish_models::fakes::FakeModels;
+    use photofinish_models::traits::ModelIdentity;
 
     use super::*;
+
+    /// Fails with these errors, in turn, on frames that are not the grey one.
+    struct FailingDetector {
+        failures: VecDeque<ModelError>,
+        detector: Box<dyn FaceDetector>,
+    }
+
+    impl FaceDetector for FailingDetector {
+        fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+            if frames[0].size() != grey_frame().size()
+                && let Some(failure) = self.failures.pop_front()
+            {
+                return Err(failure);
+            }
+            self.detector.detect(frames, long_side)
+        }
+
+        fn identity(&self) -> &ModelIdentity {
+            self.detector.identity()
+        }
+    }
+
+    fn no_memory() -> ModelError {
+        ModelError::OutOfMemory { name: "detector".into(), detail: "a test".into() }
+    }
+
+    fn failed() -> ModelError {
+        ModelError::Inference { name: "detector".into(), detail: "a test".into() }
+    }
 
     /// Returns the first bytes of a PNG.
     fn png_header(width: u32, height: u32) -> Vec<u8> {
@@ -267,5 +308,30 @@ mod tests {
             panic!("the selfie was accepted");
         };
         assert_eq!(poison.reason, FailureReason::TooManyPixels);
+    }
+
+    /// A refusal is for good, and the bytes of the selfie go with it.
+    #[test]
+    fn only_a_failure_that_comes_again_is_the_selfies() {
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 40_000_000, reads_heic: false };
+        let cases = [
+            (vec![no_memory()], "NoFace"),
+            (vec![no_memory(), no_memory()], "Unavailable"),
+            (vec![failed()], "NoFace"),
+            (vec![failed(), no_memory()], "Unavailable"),
+            (vec![failed(), failed()], "Unreadable"),
+        ];
+        for (failures, expected) in cases {
+            let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+            let detector = FakeModels::default().create_face_detector().unwrap();
+            extractor.detector = Box::new(FailingDetector { failures: failures.into(), detector });
+            let error = extractor.extract(&grey_jpeg(900, 600)).unwrap_err();
+            let found = match error {
+                ExtractionError::NoFace => "NoFace",
+                ExtractionError::Unreadable(_) => "Unreadable",
+                ExtractionError::Unavailable(_) => "Unavailable",
+            };
+            assert_eq!(found, expected, "{error:?}");
+        }
     }
 }

@@ -137,8 +137,12 @@ impl ProbeSupervisor {
                 (extraction.result, !extraction.must_reload)
             }
             Err(RecvTimeoutError::Timeout) => {
+                // It may have waited for a call of others, such as one that compiles kernels, or that hangs.
+                let is_others = self.devices.longest_call().is_some_and(|call| call > started_at.elapsed());
                 self.abandon_worker();
-                (Err(ProbeServiceError::TimedOut), false)
+                let error =
+                    if is_others { ProbeServiceError::Unavailable } else { ProbeServiceError::TimedOut };
+                (Err(error), false)
             }
             Err(RecvTimeoutError::Disconnected) => {
                 tracing::error!("probe thread panicked, starting another one");

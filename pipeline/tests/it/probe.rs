@@ -276,14 +276,21 @@ fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() 
     models.gate.wait_for_entered(1);
     let refused = || searches.iter().filter(|search| search.is_finished()).count();
     wait_for("refusals", || (refused() == 18).then_some(()));
-    let served = runtime.block_on(async {
-        let turn = service.take_turn(modest).await;
-        // Two have a turn, and some more may be ahead while this one hands over its selfie. Seven are not.
-        models.gate.open(5);
-        turn.unwrap().embed(small_selfie(3).into(), Arc::default()).await
-    });
-    assert_eq!(served.unwrap().vector, fake_vector(3));
-    models.gate.open(7);
+    let (turn, selfie) = (runtime.block_on(service.take_turn(modest)).unwrap(), small_selfie(3));
+    let served = runtime.spawn(turn.embed(selfie.into(), Arc::default()));
+    // Two have a turn, and some more may be ahead while this one hands over its selfie. Seven are not.
+    let mut passed = 2;
+    models.gate.open(passed);
+    while !served.is_finished() {
+        std::thread::sleep(Duration::from_millis(100));
+        if !served.is_finished() {
+            passed += 1;
+            assert!(passed <= 5, "the other organization is not served");
+            models.gate.open(1);
+        }
+    }
+    assert_eq!(runtime.block_on(served).unwrap().unwrap().vector, fake_vector(3));
+    models.gate.open(12 - passed);
     let mut busy = 0;
     for search in searches {
         match runtime.block_on(search).unwrap() {
