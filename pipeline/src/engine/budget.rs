@@ -278,6 +278,10 @@ impl BudgetRequest {
     pub fn take_within(&self, patience: Duration) -> Result<Option<BudgetPermit>, BudgetClosed> {
         let inner = &self.budget.0;
         let mut state = lock(&inner.state);
+        if !state.waiting.contains(&self.claim) {
+            // It was granted and its permit dropped by a panic: without a place, everybody would be before it.
+            state.waiting.push_front(self.claim);
+        }
         if !inner.can_grant(&state, &self.claim) {
             // Without the lock afterwards: the thread may then wait for a core.
             exclude_from_busy_time(|| drop(self.wait_for_turn(state, patience)));
@@ -506,6 +510,17 @@ mod tests {
         assert!(later.take_within(Duration::ZERO).unwrap().is_none(), "it is not its turn");
         drop(waiting);
         assert!(later.take_within(Duration::ZERO).unwrap().is_some());
+    }
+
+    /// As after a panic of the step that had the permit.
+    #[test]
+    fn a_request_that_was_granted_before_is_not_behind_everybody() {
+        let budget = Budget::new(100);
+        let first = budget.request(*OWNER, 50);
+        drop(first.take_within(Duration::ZERO).unwrap().expect("a permit"));
+        let (_large, later) = (budget.request(*OWNER, 60), budget.request(*OWNER, 50));
+        assert!(later.take_within(Duration::ZERO).unwrap().is_none(), "others were before it");
+        assert!(first.take_within(Duration::ZERO).unwrap().is_some());
     }
 
     #[test]

@@ -166,6 +166,11 @@ impl<T, P> State<T, P> {
 }
 
 impl<T, P> State<T, P> {
+    /// Whether a thread waits for the next photo.
+    fn is_awaited(&self) -> bool {
+        self.backlogs.is_empty() && self.receivers > 0
+    }
+
     /// Takes the shares of the cores from photos that came with one and cannot go on.
     fn take_shares(&mut self) -> Vec<CpuShare> {
         let photos = self.backlogs.iter_mut().flat_map(|backlog| &mut backlog.photos);
@@ -181,14 +186,18 @@ impl<T, P> Edge<T, P> {
         }
     }
 
-    fn add(&self, mut state: MutexGuard<'_, State<T, P>>, photo: InFlight<T>) -> Result<(), EdgeClosed> {
+    fn add(&self, mut state: MutexGuard<'_, State<T, P>>, mut photo: InFlight<T>) -> Result<(), EdgeClosed> {
         if state.is_closed {
             // Outside of the lock: the drop of a ticket locks the lease table.
             drop(state);
             return Err(EdgeClosed);
         }
+        // It was to take a share along to a thread that waits for it, and another photo was faster: who takes that one may wait
+        // for the share, which nobody would give back as long as this one lies here.
+        let stranded = if state.is_awaited() { None } else { photo.ticket.take_share() };
         state.push(OpenPhoto { photo, parts: Vec::new(), span: None });
         drop(state);
+        drop(stranded);
         self.photo_added.notify_one();
         Ok(())
     }
@@ -223,8 +232,7 @@ impl<T: Send, P: Send> PhotoSender<T> for EdgeSender<T, P> {
     }
 
     fn is_awaited(&self) -> bool {
-        let state = lock(&self.0.state);
-        state.backlogs.is_empty() && state.receivers > 0
+        lock(&self.0.state).is_awaited()
     }
 
     fn call_on_space(&self, on_space: OnSpace) {
@@ -553,6 +561,23 @@ mod tests {
         inlet.close();
         assert!(receiving.join().unwrap());
         waiting.join().unwrap().unwrap();
+    }
+
+    /// Two threads may see that one waits: the photo that comes second is not taken at once.
+    #[test]
+    fn a_photo_that_finds_another_before_it_brings_no_core_along() {
+        let (leases, owner) = (empty_table(), OrganizationId::generate());
+        let shares = CpuShares::new(1, &ReservedCores::default());
+        let (sender, inlet): TestEdge = edge(4);
+        sender.send(photo_of(&leases, owner)).unwrap();
+        let mut second = photo_of(&leases, owner);
+        second.ticket.carry(shares.take(owner, Arc::new(Vec::new)));
+        sender.send(second).unwrap();
+        let (taken, taking) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || taken.send(shares.take(owner, Arc::new(Vec::new))));
+        taking.recv_timeout(Duration::from_secs(60)).expect("the core lies in the edge");
+        waiting.join().unwrap().unwrap();
+        inlet.close();
     }
 
     #[test]

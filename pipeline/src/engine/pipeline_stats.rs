@@ -25,6 +25,13 @@ struct SampleWindow {
     loads: Vec<StageLoad>,
 }
 
+impl SampleWindow {
+    /// Whether the last sample says what is done now: none is taken while no generation runs.
+    fn is_current(&self) -> bool {
+        self.sampled_at.elapsed() < 3 * SAMPLE_INTERVAL
+    }
+}
+
 /// What one stage did between the last two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageLoad {
@@ -91,6 +98,10 @@ impl PipelineStats {
     pub(crate) fn reset_depths(&self) {
         // The first stage, the feed, has no channel into it.
         self.stages.iter().skip(1).for_each(|stage| stage.reset_depth());
+        // Other lanes, if there are any, tell again with their next sample.
+        for stage in &self.stages {
+            metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => stage.name()).set(0.0);
+        }
     }
 
     /// Records that the lane has no threads any more: those of other lanes are then all there are.
@@ -100,12 +111,14 @@ impl PipelineStats {
 
     /// Returns the stage that limited the throughput between the last two samples; `None` while little is done.
     pub(crate) fn bottleneck(&self) -> Option<&'static str> {
-        lock(&self.window).bottleneck
+        let window = lock(&self.window);
+        window.bottleneck.filter(|_| window.is_current())
     }
 
-    /// Returns what each stage did between the last two samples; nothing before the second sample.
+    /// Returns what each stage did between the last two samples; nothing before the second sample, and while no generation runs.
     pub(crate) fn loads(&self) -> Vec<StageLoad> {
-        lock(&self.window).loads.clone()
+        let window = lock(&self.window);
+        if window.is_current() { window.loads.clone() } else { Vec::new() }
     }
 
     /// Samples all stages if [`SAMPLE_INTERVAL`] has passed, and finds the bottleneck. The supervisor calls this
@@ -295,6 +308,12 @@ mod tests {
         ] {
             assert!(page.lines().any(|line| line == expected), "{page}");
         }
+        // No generation runs any more.
+        lock(&stats.window).sampled_at -= 3 * SAMPLE_INTERVAL;
+        metrics::with_local_recorder(&recorder, || stats.reset_depths());
+        assert_eq!((stats.bottleneck(), stats.loads()), (None, Vec::new()));
+        let expected = "photofinish_stage_bottleneck{stage=\"read\"} 0";
+        assert!(recorder.handle().render().lines().any(|line| line == expected));
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl<S: SteppedStage> Worker<S> {
     /// Builds the stage, calls `ready`, then processes batches until there is nothing more to do.
     pub(crate) fn run(mut self, ready: impl FnOnce()) -> Exit {
         let mut stage = match (self.factory)() {
-            Ok(stage) => stage,
+            Ok(stage) => Some(stage),
             Err(outage) => return Exit::Outage(outage),
         };
         ready();
@@ -118,6 +118,7 @@ impl<S: SteppedStage> Worker<S> {
             };
             let mut timer = self.stats.start_batch();
             let (batch, share) = self.wait_for_share(batch);
+            timer.begin_step();
             // Before the stage runs: the last one writes what its photos cost.
             charge_overhead(&batch, timer.take_overhead());
             let results = match self.run_isolated(&mut stage, &batch) {
@@ -242,7 +243,7 @@ impl<S: SteppedStage> Worker<S> {
 
     /// Runs a step of each photo. After a panic the stage, whose state is then unknown, is rebuilt and the batch is run
     /// photo by photo; a photo that panics alone is a poison.
-    fn run_isolated(&self, stage: &mut S, batch: &Batch<S>) -> Result<ResultsOf<S>, Outage> {
+    fn run_isolated(&self, stage: &mut Option<S>, batch: &Batch<S>) -> Result<ResultsOf<S>, Outage> {
         let _entered = StageSpan::enter_single(&batch.spans);
         match self.run_catching_panics(stage, &batch.items, &batch.parts)? {
             BatchOutcome::Completed(results) => return Ok(results),
@@ -267,24 +268,32 @@ impl<S: SteppedStage> Worker<S> {
         Ok(results)
     }
 
-    /// Runs the stage on a batch and rebuilds it after a panic or a wrong number of results.
+    /// Runs the stage on a batch and rebuilds it after a panic or a wrong number of results. The broken one goes first: both may
+    /// not fit into the memory of a device. If there is none afterwards the attempt counts, because a photo that breaks it
+    /// each time would stop all others forever.
     fn run_catching_panics(
         &self,
-        stage: &mut S,
+        stage: &mut Option<S>,
         items: &[S::In],
         parts: &[Vec<S::Part>],
     ) -> Result<BatchOutcome<ResultsOf<S>>, Outage> {
-        let message = match catch_unwind(AssertUnwindSafe(|| stage.step(items, parts))) {
+        let working = match stage {
+            Some(stage) => stage,
+            None => stage.insert((self.factory)()?),
+        };
+        let message = match catch_unwind(AssertUnwindSafe(|| working.step(items, parts))) {
             Ok(Ok(results)) if results.len() == items.len() => return Ok(BatchOutcome::Completed(results)),
             Ok(Ok(results)) => format!("{} results for {} photos", results.len(), items.len()),
             Ok(Err(outage)) => return Err(outage),
             Err(panic) => panic_message(panic.as_ref()),
         };
         self.stats.record_panic();
-        let broken = std::mem::replace(stage, (self.factory)()?);
+        let broken = stage.take();
         if catch_unwind(AssertUnwindSafe(|| drop(broken))).is_err() {
             tracing::warn!(stage = self.stats.name(), "stage panicked again while it was dropped");
         }
+        let rebuilt = (self.factory)().map_err(|outage| Outage { counts_as_attempt: true, ..outage })?;
+        *stage = Some(rebuilt);
         Ok(BatchOutcome::Panicked(message))
     }
 

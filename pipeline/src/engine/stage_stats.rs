@@ -161,6 +161,11 @@ impl StageStats {
 }
 
 impl BatchTimer<'_> {
+    /// Begins the step, whose core was waited for since the batch was taken.
+    pub(crate) fn begin_step(&mut self) {
+        self.started_at = Instant::now();
+    }
+
     /// Returns what the thread spent between its last batch and this one, and what is left of that one.
     pub(crate) fn take_overhead(&mut self) -> Duration {
         let idle = std::mem::take(&mut self.idle_cpu);

@@ -318,8 +318,8 @@ impl<P: Send> Feed<P> {
     /// photos are in flight, because one of those may crash this process.
     fn is_suspect_waiting(&self) -> Result<bool, Outage> {
         let Some(_pass) = self.suspect_gate.pass(&self.leases) else { return Ok(false) };
-        // The ticket is dropped here, so the renewer releases the lease.
-        Ok(self.lease_suspect()?.is_some())
+        let suspect = self.lease_suspect()?;
+        Ok(suspect.map(|photo| photo.ticket.return_unused()).is_some())
     }
 
     /// Leases photos; none while another lane has a crash suspect.
