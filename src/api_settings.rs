@@ -98,6 +98,7 @@ pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSetti
             gallery_url: console.gallery_url.clone(),
             storage_origin,
             proxies: console.proxies,
+            console_proxies: console.console_proxies,
             folder: console.console_dir.clone(),
             version: env!("CARGO_PKG_VERSION"),
         },

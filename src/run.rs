@@ -121,7 +121,7 @@ fn build_runtime() -> anyhow::Result<Runtime> {
 
 /// Opens what every role has.
 async fn open(config: &Config) -> anyhow::Result<(Store, Vec<Arc<dyn ModelFactory>>)> {
-    let store = store::open_readable_store(config).await?;
+    let store = store::open_for_service(config).await?;
     Ok((store, models::open_in_background(config).await?))
 }
 

@@ -38,6 +38,21 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::open(settings).await?)
 }
 
+/// As [`open_readable_store`], and says in the log what the service lacks without a master secret.
+///
+/// # Errors
+/// As of [`open_readable_store`].
+pub async fn open_for_service(config: &Config) -> anyhow::Result<Store> {
+    let store = open_readable_store(config).await?;
+    if !store.erasures.can_sign() {
+        tracing::warn!(
+            "PHOTOFINISH_SECRET_KEY is missing: no webhooks, no galleries, no receipts of erasures, and replicas do not know \
+             each other's paid cursors"
+        );
+    }
+    Ok(store)
+}
+
 /// As [`open_store`], with secrets in the database that can be opened. Else this fails at the start, in every role: not at the
 /// first webhook that is sent to, nor, in a worker, at the first photo of an album with erased bibs.
 ///

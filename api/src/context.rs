@@ -231,6 +231,8 @@ pub struct ConsoleSettings {
     pub storage_origin: Option<String>,
     /// How many proxies of ours are before the service and add to `x-forwarded-for`.
     pub proxies: usize,
+    /// The same before the console, where it has an address of its own.
+    pub console_proxies: usize,
     /// The folder that the pages are read from, in place of those in the program: for who works on them.
     pub folder: Option<PathBuf>,
     /// The version of the program.

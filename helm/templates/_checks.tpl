@@ -25,6 +25,11 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- if not .Values.queue.existingSecret -}}
 {{- $problems = append $problems "queue.existingSecret is missing: name the Secret that contains the NATS URL under the key queue.key." -}}
 {{- end -}}
+{{- $given := false -}}
+{{- range .Values.extraEnv }}{{ if eq .name "PHOTOFINISH_SECRET_KEY" }}{{ $given = true }}{{ end }}{{ end -}}
+{{- if not (or .Values.secretKey.existingSecret $given) -}}
+{{- $problems = append $problems "secretKey.existingSecret is missing: name the Secret that contains 32 random bytes in base64 under the key secretKey.key. Webhooks, galleries and erasures need them, and without them replicas do not know each other's cursors." -}}
+{{- end -}}
 {{- if not $storage.url -}}
 {{- $problems = append $problems "storage.url is missing: say where the photos are stored, as s3://BUCKET/PREFIX." -}}
 {{- else if hasPrefix "file:" $storage.url -}}
@@ -100,9 +105,15 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- if and .Values.ingress.enabled (lt (int (dig "PROXIES" 0 .Values.settings)) 1) -}}
 {{- $problems = append $problems "ingress.enabled is true but settings.PROXIES is not at least 1: the wrong passwords and the searches of all visitors would be counted as those of the ingress. Set it to the number of proxies before the API (1 for an ingress alone)." -}}
 {{- end -}}
+{{- if and .Values.ingress.enabled (not (dig "PUBLIC_URL" "" .Values.settings)) -}}
+{{- $problems = append $problems "ingress.enabled is true but settings.PUBLIC_URL is missing: links of galleries, invitations and downloads would lead to the pod. Say how people reach the ingress, such as https://photos.example.com." -}}
+{{- end -}}
+{{- if and .Values.console.ownService (not (dig "CONSOLE_URL" "" .Values.settings)) -}}
+{{- $problems = append $problems "console.ownService is true but settings.CONSOLE_URL is missing: invitations would lead to the API. Say how people reach the console, such as https://console.example.com." -}}
+{{- end -}}
 {{- range .Values.extraEnv -}}
-{{- /* Headers contain tokens; a name that ends in _FILE is the path of a secret. */ -}}
-{{- if and .value (not (hasSuffix "_FILE" .name)) (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL|HEADERS)" .name) -}}
+{{- /* Headers contain tokens; a name that ends in _FILE, and a value that begins with file:, is the path of a secret. */ -}}
+{{- if and .value (not (hasSuffix "_FILE" .name)) (not (hasPrefix "file:" (toString .value))) (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|ACCOUNT_KEY|DATABASE_URL|QUEUE_URL|HEADERS)" .name) -}}
 {{- $problems = append $problems (printf "extraEnv gives %s as plain text: use valueFrom.secretKeyRef." .name) -}}
 {{- end -}}
 {{- end -}}

@@ -77,12 +77,15 @@ whole number to Kubernetes, KEDA and the service.
 {{/* The egress of a NetworkPolicy: DNS and parts of networkPolicy.egress. Takes (list $ "database" "queue"). */}}
 {{- define "photofinish.egress" -}}
 {{- $egress := (first .).Values.networkPolicy.egress -}}
+{{- $workloadIdentity := (first .).Values.storage.workloadIdentity -}}
 - ports:
     - {port: 53, protocol: UDP}
     - {port: 53, protocol: TCP}
 {{- range rest . }}
+{{- if or (ne . "identity") $workloadIdentity }}
 {{- with index $egress . }}
 {{ toYaml . }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

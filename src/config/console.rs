@@ -29,6 +29,9 @@ pub struct ConsoleArguments {
     /// Proxies before the service that add the address of their client to x-forwarded-for; wrong passwords, and searches in galleries, are counted by it, and one address may then have all connections
     #[arg(long, env = "PHOTOFINISH_PROXIES", value_name = "PROXIES", default_value = "0", value_parser = proxies)]
     pub proxies: usize,
+    /// The same before the console, where it has an address of its own
+    #[arg(long, env = "PHOTOFINISH_CONSOLE_PROXIES", value_name = "PROXIES", default_value = "0", value_parser = proxies)]
+    pub console_proxies: usize,
 }
 
 impl ConsoleArguments {

@@ -12,7 +12,7 @@ use super::parsers;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Secrets and receipts (roles all, serve, work)")]
 pub struct SecretArguments {
-    /// Seals the secrets in the database; needed for webhooks, galleries and erasures with Postgres [default: with SQLite secrets/master.key in the data folder]
+    /// Seals the secrets in the database; with Postgres webhooks, galleries and receipts of erasures need it, and replicas know each other's paid cursors and wrong passwords only with it [default: with SQLite secrets/master.key in the data folder]
     #[arg(long, env = "PHOTOFINISH_SECRET_KEY", value_name = "KEY", hide_env_values = true)]
     #[arg(value_parser = secret_source)]
     pub secret_key: Option<SecretSource>,

@@ -1,5 +1,6 @@
 //! Finishes erasures that a request or a process which has died left behind, in one process at a time.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use photofinish_store::model::ids::{ErasureId, ProcessId};
@@ -20,12 +21,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Finishes what is to be finished, until it is dropped.
 pub async fn erase_forever(store: &Store, holder: ProcessId) {
-    let mut is_failing = false;
+    let (mut is_failing, mut unsigned) = (false, HashSet::new());
     let mut pause = POLL_INTERVAL;
     loop {
         sleep(pause).await;
         let begun = Instant::now();
-        let finished = finish_running(store, holder).await;
+        let finished = finish_running(store, holder, &mut unsigned).await;
         pause = POLL_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR);
         match &finished {
             Ok(0) => {}
@@ -49,20 +50,22 @@ pub async fn release(store: &Store, holder: ProcessId) {
 }
 
 /// Finishes the erasures that are running, if this process has or gets the task; returns how many. One that fails does not
-/// keep the others from being finished.
-async fn finish_running(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
+/// keep the others from being finished. Without a master secret no receipt can be signed, and none is finished: what there is
+/// to remove is removed all the same, once in the life of a process, which `unsigned` remembers.
+async fn finish_running(
+    store: &Store,
+    holder: ProcessId,
+    unsigned: &mut HashSet<ErasureId>,
+) -> Result<u64, StoreError> {
     let (mut finished, mut first_error) = (0, None);
-    // Without a master secret no receipt can be signed: what searches find is gone all the same.
-    if !store.erasures.can_sign() {
-        return Ok(0);
-    }
+    let can_sign = store.erasures.can_sign();
     let mut after: Option<ErasureId> = None;
     loop {
         let running = store.erasures.list_running(after).await?;
         let Some(last) = running.last() else { break };
         after = Some(*last);
         let mut removed = Vec::new();
-        for id in running {
+        for id in running.into_iter().filter(|id| !unsigned.contains(id)) {
             if store.tasks.take(Task::Erasing, holder, LEASE_TTL).await?.is_none() {
                 return Ok(finished);
             }
@@ -72,7 +75,11 @@ async fn finish_running(store: &Store, holder: ProcessId) -> Result<u64, StoreEr
             }
             sleep(PAUSE).await;
         }
-        finished += store.erasures.finish(&removed).await?;
+        if can_sign {
+            finished += store.erasures.finish(&removed).await?;
+        } else {
+            unsigned.extend(removed);
+        }
     }
     first_error.map_or(Ok(finished), Err)
 }

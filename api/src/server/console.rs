@@ -21,13 +21,14 @@ use crate::same_origin;
 /// The path under which the operations are.
 pub(crate) const CONSOLE_API: &str = "/console/api";
 
-/// Returns the route of the operations.
-pub(super) fn operations_route(ctx: OperationContext) -> BoxedFilter<(Response,)> {
+/// Returns the route of the operations, behind so many proxies of ours.
+pub(super) fn operations_route(ctx: OperationContext, proxies: usize) -> BoxedFilter<(Response,)> {
     OperationTable::new(catalog::all_operations().into_iter().chain(console_operations()))
         .below(CONSOLE_API)
         .and(extract_request())
-        .then(move |operation: Arc<Operation>, request: ApiRequest| {
+        .then(move |operation: Arc<Operation>, mut request: ApiRequest| {
             let ctx = ctx.clone();
+            request.address = client_address(request.address, &request.headers, proxies);
             async move { handle(&operation, ctx, request).await }
         })
         .boxed()
@@ -41,6 +42,5 @@ async fn handle(operation: &Operation, ctx: OperationContext, mut request: ApiRe
         return operation::respond_with_error(error, &mut request.body).await;
     }
     request.gate = Gate::Session;
-    request.address = client_address(request.address, &request.headers, ctx.ctx.settings.console.proxies);
     operation.handle(ctx, request).await
 }

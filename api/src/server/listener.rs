@@ -29,13 +29,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// flight get their response (within 30 seconds), and event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::routes(ctx.clone()));
-    Acceptor::with_seats_of_api(listener, connections, &ctx).run(shutdown).await;
+    Acceptor::with_seats_of_api(listener, connections, &ctx, ctx.settings.console.proxies)
+        .run(shutdown)
+        .await;
 }
 
 /// Serves the console only, until `shutdown` completes, with the seats of the API.
 pub async fn serve_console(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
     let connections = ConnectionContext::new(&ctx, router::console_routes(ctx.clone()));
-    Acceptor::with_seats_of_api(listener, connections, &ctx).run(shutdown).await;
+    let proxies = ctx.settings.console.console_proxies;
+    Acceptor::with_seats_of_api(listener, connections, &ctx, proxies).run(shutdown).await;
 }
 
 /// Serves health and metrics only, until `shutdown` completes. Has seats of its own: the API's may be taken.
@@ -56,8 +59,13 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    fn with_seats_of_api(listener: TcpListener, connections: ConnectionContext, ctx: &Context) -> Self {
-        let is_behind_proxies = ctx.settings.console.proxies > 0;
+    fn with_seats_of_api(
+        listener: TcpListener,
+        connections: ConnectionContext,
+        ctx: &Context,
+        proxies: usize,
+    ) -> Self {
+        let is_behind_proxies = proxies > 0;
         let (seats, draining) = (ctx.seats.clone(), ctx.draining.clone());
         Self { listener, connections, seats, is_behind_proxies, draining }
     }

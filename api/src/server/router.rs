@@ -39,7 +39,7 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     if people.is_enabled {
         let audience = if people.is_on_api_port { Audience::Everybody } else { Audience::Visitors };
         if people.is_on_api_port {
-            all = all.or(console::operations_route(operation_ctx.clone())).unify().boxed();
+            all = all.or(console::operations_route(operation_ctx.clone(), people.proxies)).unify().boxed();
         }
         all = all.or(pages::routes(&ctx, audience)).unify().boxed();
         all = all.or(gallery::routes(operation_ctx)).unify().boxed();
@@ -57,7 +57,7 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
 pub fn console_routes(ctx: Context) -> BoxedFilter<(Response,)> {
     let operation_ctx =
         OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
-    let operations = console::operations_route(operation_ctx);
+    let operations = console::operations_route(operation_ctx, ctx.settings.console.console_proxies);
     let all = operations.or(pages::routes(&ctx, Audience::Accounts)).unify();
     all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use photofinish_store::model::account::Role;
 use photofinish_store::model::ids::SessionId;
-use serde_json::json;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::console::{Browser, PASSWORD, signed_in};
-use crate::support::TestService;
+use crate::support::{ApiResponse, Partner, TestService};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -69,12 +71,12 @@ fn a_session_ends_after_two_weeks_however_much_it_is_used() {
 
 /// Tries passwords from a network, each for another address, until they are refused; returns how many were tried, and for how
 /// long, in seconds, none is tried any more.
-fn guess_until_refused(browser: &Browser<'_>) -> (usize, f64) {
+fn guess_until_refused(sign_in: impl Fn(&Value, &[(&str, &str)]) -> ApiResponse) -> (usize, f64) {
     for tried in 0..=200 {
         let guess = json!({ "email": format!("runner{tried}@race.example"), "password": "a wrong password" });
         let address = format!("192.0.2.{tried}");
         let headers = [("sec-fetch-site", "same-origin"), ("x-forwarded-for", address.as_str())];
-        let answer = browser.send("session/create", &guess, &headers);
+        let answer = sign_in(&guess, &headers);
         if answer.status == 429 {
             let refused = answer.defined_error(429, "TOO_MANY_REQUESTS");
             return (tried, refused["data"]["tryAgainIn"].as_f64().unwrap());
@@ -93,7 +95,8 @@ fn a_network_that_guesses_a_hundred_times_waits_for_the_next_hour() {
         let browser = Browser::new(&service);
         let hour = || OffsetDateTime::now_utc().unix_timestamp().div_euclid(3600);
         let begun = hour();
-        let (tried, wait) = guess_until_refused(&browser);
+        let (tried, wait) =
+            guess_until_refused(|guess, headers| browser.send("session/create", guess, headers));
         let right = json!({ "email": "anna@race.example", "password": PASSWORD });
         let sign_in = |address: &str| {
             let headers = [("sec-fetch-site", "same-origin"), ("x-forwarded-for", address)];
@@ -105,6 +108,41 @@ fn a_network_that_guesses_a_hundred_times_waits_for_the_next_hour() {
             assert!(wait > 0.0 && wait <= 3600.0, "{wait}");
             same.defined_error(429, "TOO_MANY_REQUESTS");
             other.ok();
+            return;
+        }
+    }
+    panic!("an hour passed twice");
+}
+
+/// Whoever connects to it writes the header.
+#[test]
+fn a_console_on_its_own_address_believes_no_proxy_of_the_api() {
+    // Another hour may begin meanwhile, and with it another count.
+    for _ in 0..2 {
+        let service = TestService::start_with(|settings| settings.console.proxies = 1);
+        let listener = service.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let target = format!("POST http://{}/console/api/session/create", listener.local_addr().unwrap());
+        let context = service.context.clone();
+        let (_stop, stopped) = oneshot::channel::<()>();
+        service.runtime.spawn(async move {
+            photofinish_api::serve_console(listener, context, async { drop(stopped.await) }).await;
+        });
+        let hour = || OffsetDateTime::now_utc().unix_timestamp().div_euclid(3600);
+        let (begun, partner) = (hour(), Partner::new(&service, None));
+        // Each from a network of its own, as it says.
+        let networks = std::cell::Cell::new(0);
+        let (tried, _) = guess_until_refused(|guess, _| {
+            networks.set(networks.get() + 1);
+            let network = format!("198.51.{}.1", networks.get());
+            let headers = [
+                ("content-type", "application/json"),
+                ("sec-fetch-site", "same-origin"),
+                ("x-forwarded-for", network.as_str()),
+            ];
+            partner.send(&target, &headers, guess.to_string())
+        });
+        if hour() == begun {
+            assert_eq!(tried, 100);
             return;
         }
     }

@@ -40,7 +40,8 @@ fn a_console_with_a_service_of_its_own_is_reached_by_whom_its_policy_names() {
     let without = helm.manifests(EXAMPLES[0], &[]);
     assert!(rules(&without).iter().find(of_console).is_none());
     let office = r#"console.from=[{"ipBlock":{"cidr":"10.1.0.0/16"}}]"#;
-    let with = helm.manifests(EXAMPLES[0], &["--set", "console.ownService=true", "--set-json", office]);
+    let own = "console.ownService=true,settings.CONSOLE_URL=https://console.example.com";
+    let with = helm.manifests(EXAMPLES[0], &["--set", own, "--set-json", office]);
     let rules = rules(&with);
     let rule = rules.iter().find(of_console).expect("a rule of the console");
     assert_eq!(rule["from"], json!([{ "ipBlock": { "cidr": "10.1.0.0/16" } }]));
@@ -92,6 +93,19 @@ fn pods_may_connect_only_to_what_they_need() {
         let policy = find_manifest(&manifests, &format!("NetworkPolicy photofinish-{component}"));
         let needed: BTreeSet<u64> = needed.iter().copied().collect();
         assert_eq!(ports(policy), needed, "{component}");
+    }
+}
+
+#[test]
+fn only_who_has_a_role_reaches_the_metadata_of_the_machine() {
+    let Some(helm) = Helm::find("only_who_has_a_role_reaches_the_metadata_of_the_machine") else { return };
+    for (example, is_reached) in [(EXAMPLES[0], false), (EXAMPLES[1], true)] {
+        let manifests = helm.manifests(example, &[]);
+        for component in ["api", "worker", "sweep"] {
+            let policy = find_manifest(&manifests, &format!("NetworkPolicy photofinish-{component}"));
+            let rules = policy["spec"]["egress"].to_string();
+            assert_eq!(rules.contains("169.254.169.254/32"), is_reached, "{component} of {example}");
+        }
     }
 }
 

@@ -9,10 +9,11 @@ const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
 /// Every message of `templates/_checks.tpl`, in its order.
-const REFUSALS: [Refusal; 23] = [
+const REFUSALS: [Refusal; 26] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
     (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
+    (CPU, &["secretKey.existingSecret="], "secretKey.existingSecret is missing"),
     (CPU, &["storage.url="], "storage.url is missing"),
     (CPU, &["storage.url=file:/photos"], "storage.url begins with file:"),
     (
@@ -53,6 +54,8 @@ const REFUSALS: [Refusal; 23] = [
     ),
     (CPU, &["ingress.hosts=null"], "ingress.hosts is empty"),
     (CPU, &["settings.PROXIES=0"], "settings.PROXIES is not at least 1"),
+    (CPU, &["settings.PUBLIC_URL="], "settings.PUBLIC_URL is missing"),
+    (CPU, &["console.ownService=true"], "settings.CONSOLE_URL is missing"),
 ];
 
 fn settings(values: &[&'static str]) -> Vec<&'static str> {
@@ -87,6 +90,7 @@ fn secrets_in_plain_text_are_refused() {
     let Some(helm) = Helm::find("secrets_in_plain_text_are_refused") else { return };
     for name in [
         "AWS_SECRET_ACCESS_KEY",
+        "AZURE_STORAGE_ACCOUNT_KEY",
         "PHOTOFINISH_DATABASE_URL",
         "SOME_PASSWORD",
         "API_TOKEN",
@@ -114,6 +118,8 @@ fn the_location_of_a_secret_may_be_given() {
         let path = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"/run/token\"}}]");
         helm.text(CPU, &["--set-json", &path]);
     }
+    let file = r#"extraEnv=[{"name":"PHOTOFINISH_SECRET_KEY","value":"file:/run/secrets/key"}]"#;
+    helm.text(CPU, &["--set", "secretKey.existingSecret=", "--set-json", file]);
 }
 
 #[test]

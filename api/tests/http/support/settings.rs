@@ -79,6 +79,7 @@ pub(super) fn settings() -> ApiSettings {
             gallery_url: None,
             storage_origin: None,
             proxies: 0,
+            console_proxies: 0,
             folder: None,
             version: "0.1.0",
         },
