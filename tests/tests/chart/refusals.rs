@@ -54,7 +54,7 @@ const REFUSALS: [Refusal; 26] = [
     ),
     (CPU, &["ingress.hosts=null"], "ingress.hosts is empty"),
     (CPU, &["settings.PROXIES=0"], "settings.PROXIES is not at least 1"),
-    (CPU, &["settings.PUBLIC_URL="], "settings.PUBLIC_URL is missing"),
+    (CPU, &["settings.PUBLIC_URL=null"], "settings.PUBLIC_URL is missing"),
     (CPU, &["console.ownService=true"], "settings.CONSOLE_URL is missing"),
 ];
 
