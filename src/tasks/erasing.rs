@@ -83,3 +83,33 @@ async fn finish_running(
     }
     first_error.map_or(Ok(finished), Err)
 }
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::StoreSettings;
+    use photofinish_store::conformance::{self, AlbumFixture};
+    use photofinish_store::model::erasure::{ErasureState, ExpiringPart};
+
+    use super::*;
+
+    /// Retention begins by itself: its end must not wait for a key that an operator may never give.
+    #[tokio::test]
+    async fn without_a_master_secret_the_faces_of_an_old_album_go_and_no_receipt_is_signed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = StoreSettings { master_secret: None, ..conformance::test_settings(folder.path()) };
+        let store = Store::open(settings).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.add_ready_photo(vec![conformance::face([0.1, 0.2, 0.3, 0.4])], Vec::new()).await;
+        let album = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.unwrap();
+        let id = store.erasures.begin_expired(&album, ExpiringPart::Faces).await.unwrap();
+        let left = async || store.erasures.verify(&fixture.tenant, id).await.unwrap().stores[0].left;
+        assert!(left().await > 0, "the vector is there until its erasure is finished");
+        let (holder, mut unsigned) = (ProcessId::generate(), HashSet::new());
+        for _ in 0..2 {
+            assert_eq!(finish_running(&store, holder, &mut unsigned).await.unwrap(), 0);
+            assert_eq!((left().await, unsigned.len()), (0, 1));
+        }
+        let erasure = store.erasures.get(&fixture.tenant, id).await.unwrap();
+        assert_eq!((erasure.state, erasure.receipt), (ErasureState::Running, None));
+    }
+}

@@ -48,7 +48,7 @@ pub(crate) struct Archive {
 /// Plans the archive of a download: what is there now.
 pub(crate) async fn plan(ctx: &Context, download: &Download) -> Result<Archive, ApiError> {
     let photos = select_photos(ctx, download).await?;
-    let mut names = FileNames::default();
+    let mut names = FileNames::beside(NOTE);
     let role = download.file.role();
     let key = |photo: &Photo| ObjectKey::photo(download.organization, download.album, photo.id, role);
     let sizes = load_sizes(&ctx.store.blobs, photos.iter().map(key).collect()).await?;

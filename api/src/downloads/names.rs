@@ -14,10 +14,14 @@ const TIME: &[BorrowedFormatItem<'static>] = format_description!("[year][month][
 const MAX_STEM: usize = 60;
 
 /// Gives each photo a name that no other has: when it was taken, and what the partner called it.
-#[derive(Default)]
 pub(crate) struct FileNames(HashSet<String>);
 
 impl FileNames {
+    /// No photo gets the name of this file.
+    pub(crate) fn beside(other: &str) -> Self {
+        Self(HashSet::from([other.to_lowercase()]))
+    }
+
     /// Returns the name of a photo's file.
     pub(crate) fn name(&mut self, photo: &Photo, file: DownloadFile) -> String {
         let (stem, ending) = match photo.filename.rsplit_once('.') {
@@ -85,7 +89,7 @@ mod tests {
 
     #[test]
     fn names_sort_by_time_and_are_unique() {
-        let mut names = FileNames::default();
+        let mut names = FileNames::beside("MISSING.txt");
         let time = OffsetDateTime::UNIX_EPOCH + time::Duration::hours(30);
         let mut name = |filename, time| names.name(&photo(filename, time), DownloadFile::Original);
         assert_eq!(name("IMG_1.JPG", Some(time)), "19700102-060000-IMG_1.JPG");
@@ -93,11 +97,12 @@ mod tests {
         assert_eq!(name("IMG_1.JPG", None), "IMG_1.JPG");
         assert_eq!(name("IMG_1.JPG", None), "IMG_1-2.JPG");
         assert_eq!(name("no ending", None), "no ending");
+        assert_eq!(name("missing.TXT", None), "missing-2.TXT", "the note on photos that are gone has this name");
     }
 
     #[test]
     fn a_preview_is_a_jpeg_whatever_the_original_was() {
-        let preview = FileNames::default().name(&photo("start.png", None), DownloadFile::Preview);
+        let preview = FileNames::beside("MISSING.txt").name(&photo("start.png", None), DownloadFile::Preview);
         assert_eq!(preview, "start.jpg");
     }
 
@@ -112,7 +117,7 @@ mod tests {
             ("", "photo"),
             ("/", "_"),
         ] {
-            let name = FileNames::default().name(&photo(hostile, None), DownloadFile::Original);
+            let name = FileNames::beside("MISSING.txt").name(&photo(hostile, None), DownloadFile::Original);
             assert_eq!(name, expected, "{hostile:?}");
         }
         assert_eq!(archive_name("Lauf \"A/B\" 2026 "), "Lauf _A_B_ 2026.zip");

@@ -30,9 +30,19 @@ pub(crate) async fn create(
     input: CreateDownload,
 ) -> Result<DownloadTicket, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    check_file(&album, input.file)?;
     let photos = select_photos(&ctx, &album, input.selection, caller.origin()).await?;
     let permitted = Permitted { file: input.file, base: &ctx.settings.console.public_url };
     permit(&ctx, &album, photos, permitted).await
+}
+
+/// Looks whether photos of an album may have this file, before a search is paid for.
+///
+/// # Errors
+/// 404 if none has: what photos still have is of a watermark that was removed.
+pub(crate) fn check_file(album: &Album, file: DownloadFile) -> Result<(), ApiError> {
+    let has_none = file == DownloadFile::Marked && album.watermark_version == 0;
+    if has_none { Err(ApiError::not_found()) } else { Ok(()) }
 }
 
 /// Returns the photos of a selection, best first. Searching costs what it costs elsewhere.
@@ -88,10 +98,7 @@ pub(crate) async fn permit(
     photos: Vec<PhotoId>,
     Permitted { file, base }: Permitted<'_>,
 ) -> Result<DownloadTicket, ApiError> {
-    if file == DownloadFile::Marked && album.watermark_version == 0 {
-        // What photos still have is of a watermark that was removed.
-        return Err(ApiError::not_found());
-    }
+    check_file(album, file)?;
     let organization = album.tenant.organization;
     let found = select_files(ctx, album.id, &photos, file).await?;
     let key = |photo: &Photo| ObjectKey::photo(organization, album.id, photo.id, file.role());

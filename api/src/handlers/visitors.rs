@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use photofinish_store::continue_on_behalf_of;
-use photofinish_store::model::credit::RequestOrigin;
+use photofinish_store::model::credit::{Credits, RequestOrigin};
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::gallery::{
     Downloads, NewConsent, NewReport, OpenGallery, ReportedPhoto, Visitor as VisitorDigests, VisitorSearch,
@@ -342,12 +342,21 @@ pub(crate) async fn create_download(
 ) -> Result<Answer<DownloadTicket>, ApiError> {
     let open = open(&ctx, &visitor).await?;
     let file = permitted_file(&open)?;
+    downloads::check_file(&open.album, file)?;
     let counted = identify(&ctx, &visitor);
+    // Nobody who may look at a gallery may spend the organizer's credits as often as they like.
+    let has_price = ctx.store.credits.settings().prices.download != Credits::ZERO;
     match &input.selection {
         Selection::Bib(_) if !open.gallery.settings.bib_search => return Err(search_disabled()),
         // It tells as much as a search.
         Selection::Bib(_) => count_search(&ctx, &open, &counted).await?,
-        Selection::Selfie(image) => drop(find_selfie(&ctx, &open, image).await?),
+        Selection::Selfie(image) => {
+            find_selfie(&ctx, &open, image).await?;
+            if has_price {
+                count_search(&ctx, &open, &counted).await?;
+            }
+        }
+        Selection::Photos(_) if has_price => count_search(&ctx, &open, &counted).await?,
         Selection::Photos(_) => {}
     }
     let photos = downloads::select_photos(&ctx, &open.album, input.selection, RequestOrigin::Gallery).await?;

@@ -111,8 +111,9 @@ impl PhotoPosition {
     }
 }
 
-/// The position of a hit in the results of a search: by descending score, then by photo id. It does not change when
-/// photos are added, so a later page never repeats a hit of an earlier one.
+/// The position of a hit in the results of a search: by descending score, then by photo id. That of a bib hit does not change
+/// when photos are added, so a later page never repeats a hit of an earlier one. The score of a face hit depends on the others of
+/// its album too: while photos become ready, one may come twice or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HitPosition {
     /// Higher scores come first.

@@ -5,6 +5,7 @@ use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
+use crate::support::guest::Guest;
 use crate::support::{Partner, TestService, bib, face};
 
 /// A service that declines, with a price for everything.
@@ -374,4 +375,23 @@ fn only_managers_are_told_that_credits_are_low() {
     assert_eq!(reader.call("/events/list", &json!({})).ok()["events"], json!([]));
     let refused = reader.call("/events/list", &json!({ "types": ["credits.low"] }));
     assert_eq!(refused.defined_error(403, "FORBIDDEN")["data"]["code"], json!("INSUFFICIENT_SCOPE"));
+}
+
+#[test]
+fn a_visitor_spends_no_more_by_downloads_than_by_searches() {
+    let service = start();
+    let partner = service.partner();
+    grant(&service, &partner, "10");
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
+    let gallery = json!({ "albumId": album, "enabled": true, "searchesPerVisitor": 2, "downloads": "preview" });
+    let gallery = partner.call("/albums/gallery/update", &gallery).ok();
+    let mut guest = Guest::at(&service, &gallery["url"]);
+    let before = balance(&partner)["spent"].as_f64().unwrap();
+    for _ in 0..2 {
+        guest.call("download/create", json!({ "photoIds": [photo] })).ok();
+    }
+    let over = guest.call("download/create", json!({ "photoIds": [photo] }));
+    assert_eq!(over.defined_error(429, "TOO_MANY_REQUESTS")["data"]["code"], "TOO_MANY_SEARCHES");
+    assert_eq!(balance(&partner)["spent"].as_f64().unwrap() - before, 0.25);
 }

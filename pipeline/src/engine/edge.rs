@@ -17,6 +17,7 @@ use photofinish_store::model::ids::OrganizationId;
 
 use crate::engine::cpu_shares::CpuShare;
 use crate::engine::spans::StageSpan;
+use crate::engine::step_run::StepRun;
 use crate::engine::sync::lock;
 use crate::engine::ticket::InFlight;
 
@@ -79,6 +80,7 @@ struct Edge<T, P> {
 struct State<T, P> {
     /// The organizations with waiting photos, in the order of their turns.
     backlogs: VecDeque<Backlog<T, P>>,
+    run: StepRun,
     /// The threads that wait for a photo.
     receivers: usize,
     has_sender: bool,
@@ -97,6 +99,7 @@ pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
         capacity: capacity.max(1),
         state: Mutex::new(State {
             backlogs: VecDeque::new(),
+            run: StepRun::default(),
             receivers: 0,
             has_sender: true,
             is_closed: false,
@@ -127,6 +130,19 @@ impl<T, P> State<T, P> {
         match self.backlogs.iter_mut().find(|backlog| backlog.organization == organization) {
             Some(backlog) => backlog.photos.push_back(photo),
             None => self.backlogs.push_back(Backlog { organization, photos: [photo].into() }),
+        }
+    }
+
+    /// Adds a photo that needs more steps at the end of its organization's backlog. If the organization goes on, it has the next
+    /// turn.
+    fn push_begun(&mut self, photo: OpenPhoto<T, P>) {
+        let organization = photo.photo.ticket.organization();
+        self.push(photo);
+        if self.run.goes_on(organization)
+            && let Some(at) = self.backlogs.iter().position(|backlog| backlog.organization == organization)
+            && let Some(backlog) = self.backlogs.remove(at)
+        {
+            self.backlogs.push_front(backlog);
         }
     }
 
@@ -310,10 +326,15 @@ impl<T, P> Inlet<T, P> {
         self.0.photo_added.notify_all();
     }
 
+    /// Records how long a step of an organization took.
+    pub(crate) fn record_step(&self, organization: OrganizationId, took: Duration) {
+        lock(&self.0.state).run.add(organization, took);
+    }
+
     /// Puts back a photo that needs more steps, behind the others of its organization and whatever space there is: a
     /// thread that waited for space here would wait for itself.
     pub(crate) fn put_back(&self, photo: OpenPhoto<T, P>) {
-        self.put_back_with(photo, State::push);
+        self.put_back_with(photo, State::push_begun);
     }
 
     /// Puts back a photo that waits for something, before those of its organization that have not begun: they would wait for
@@ -451,6 +472,26 @@ mod tests {
         sender.send(photo_of(&leases, short)).unwrap();
         let owners: Vec<OrganizationId> = (0..3).map(|_| take_owner(&inlet)).collect();
         assert_eq!(owners, [long, short, long]);
+    }
+
+    #[test]
+    fn an_organization_goes_on_until_it_has_used_the_time_of_the_others_last_step() {
+        let (leases, [large, small]) = (empty_table(), [(); 2].map(|()| OrganizationId::generate()));
+        let (sender, inlet): TestEdge = edge(4);
+        for owner in [large, small] {
+            sender.send(photo_of(&leases, owner)).unwrap();
+        }
+        let mut turns = Vec::new();
+        for _ in 0..11 {
+            let photo = recv(&inlet).unwrap();
+            let owner = photo.photo.item.organization;
+            let took = if owner == large { 70 } else { 20 };
+            inlet.record_step(owner, Duration::from_millis(took));
+            turns.push(took);
+            inlet.put_back(photo);
+        }
+        assert_eq!(turns, [70, 20, 20, 20, 20, 70, 20, 20, 20, 20, 70]);
+        inlet.close();
     }
 
     #[test]

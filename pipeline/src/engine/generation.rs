@@ -15,8 +15,9 @@ use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
 use crate::engine::outlet::Outlet;
 use crate::engine::pipeline_stats::PipelineStats;
-use crate::engine::runner::{Exit, StageFactory, StageShares, Worker, panic_message};
+use crate::engine::runner::{Exit, StageFactory, Worker, panic_message};
 use crate::engine::stage::SteppedStage;
+use crate::engine::stage_shares::StageShares;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 
 /// How long threads may take to exit after an outage: longer than the longest step of a stage, which is decoding the

@@ -4,17 +4,18 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use photofinish_store::model::cost::{OVERHEAD_STAGE, Spent};
 use photofinish_store::model::photo::FailureReason;
 
-use crate::engine::cpu_shares::{Candidates, CpuShares, HeldShare};
+use crate::engine::cpu_shares::{CpuShares, HeldShare};
 use crate::engine::edge::{Inlet, OpenPhoto, Received};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::outlet::Outlet;
 use crate::engine::spans::{PhotoOutcome, StageSpan};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
+use crate::engine::stage_shares::StageShares;
 use crate::engine::stage_stats::{StageStats, begin_overhead, carry_overhead};
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
@@ -64,26 +65,6 @@ impl<S: SteppedStage> Drop for Worker<S> {
     }
 }
 
-/// The shares of a generation, as a stage takes them.
-#[derive(Clone)]
-pub(crate) struct StageShares {
-    shares: CpuShares,
-    candidates: Candidates,
-}
-
-impl StageShares {
-    /// For a stage between `inlet` and `outlet`.
-    pub(crate) fn new<T, P, O>(shares: CpuShares, inlet: Inlet<T, P>, outlet: Outlet<O>) -> Self
-    where
-        T: Send + 'static,
-        P: Send + 'static,
-        O: Send + 'static,
-    {
-        let has_space = move |organization| outlet.has_space(organization);
-        Self { shares, candidates: Arc::new(move || inlet.organizations(&has_space)) }
-    }
-}
-
 /// The photos of a batch, by what is known of them; all of the same length.
 struct Batch<S: SteppedStage> {
     tickets: Vec<Ticket>,
@@ -121,6 +102,7 @@ impl<S: SteppedStage> Worker<S> {
             timer.begin_step();
             // Before the stage runs: the last one writes what its photos cost.
             charge_overhead(&batch, timer.take_overhead());
+            let step_began = Instant::now();
             let results = match self.run_isolated(&mut stage, &batch) {
                 Ok(results) => results,
                 Err(outage) => {
@@ -140,6 +122,10 @@ impl<S: SteppedStage> Worker<S> {
                 Outlet::Next(_) => self.charge(&batch, spent),
                 // The costs of its photos are written already.
                 Outlet::Terminal(_) => carry_overhead(spent.cpu),
+            }
+            // Photos that wait took no step; a batch of several is for whoever is in it.
+            if let ([ticket], 0) = (&batch.tickets[..], waiting) {
+                self.inlet.record_step(ticket.organization(), step_began.elapsed());
             }
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended, share) {

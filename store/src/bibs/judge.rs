@@ -93,6 +93,15 @@ impl Judgement {
         }
     }
 
+    /// Whether a search finds the text as a bib.
+    fn is_bib(&self, read: &ReadText) -> bool {
+        let index_state = match self {
+            Self::AsRead => read.index_state,
+            Self::Otherwise { index_state, .. } => *index_state,
+        };
+        is_bib(index_state)
+    }
+
     /// How sure it is.
     fn confidence(&self, read: &ReadText) -> f64 {
         match self {
@@ -127,6 +136,10 @@ impl Judgement {
     }
 }
 
+fn is_bib(index_state: TextIndexState) -> bool {
+    matches!(index_state, TextIndexState::Indexed | TextIndexState::Candidate)
+}
+
 /// Judges the texts of a photo, in order.
 pub(crate) fn judge_photo(rule: &BibRule, texts: &[DetectedText]) -> Vec<Judgement> {
     match rule {
@@ -147,7 +160,8 @@ fn judge_by_format(format: &BibFormat, text: &DetectedText) -> Judgement {
 /// Judges the texts of a photo by a list.
 ///
 /// No runner is twice in a photo: of two texts that the list makes the same bib, the surer one is it. A text whose own
-/// characters are the bib stays it all the same: bibs are printed on chest and cap.
+/// characters are the bib stays it all the same: bibs are printed on chest and cap. Small print that says a number of the list and
+/// is no bib takes none.
 fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
     let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
     let judge = |at: usize, taken: &HashSet<String>| {
@@ -164,7 +178,7 @@ fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
             open.push(judge(text.at, &taken));
             continue;
         }
-        if list.find(bib).is_some() {
+        if list.find(bib).is_some() && text.judgement.is_bib(&reads[text.at]) {
             taken.insert(bib.clone());
         }
         judged[text.at] = text.judgement;
@@ -196,7 +210,7 @@ pub(crate) fn find_alternatives(rule: &BibRule, texts: &[DetectedText]) -> Vec<V
     let others = |at: usize| texts.iter().enumerate().filter(move |(other, _)| *other != at);
     let taken_by_others = |at: usize| -> HashSet<String> {
         others(at)
-            .filter(|(_, text)| list.find(&text.text).is_some())
+            .filter(|(_, text)| is_bib(text.index_state) && list.find(&text.text).is_some())
             .map(|(_, it)| it.text.clone())
             .collect()
     };
@@ -537,6 +551,19 @@ mod tests {
         assert_eq!(judged, [("725".to_owned(), NOT_LISTED), ("125".to_owned(), TextIndexState::Indexed)]);
         let twice = judge(&list(&["125"]), &[sure("125"), sure("125")]);
         assert!(twice.iter().all(|judged| judged.1 == TextIndexState::Indexed), "chest and cap: {twice:?}");
+    }
+
+    #[test]
+    fn a_text_that_is_no_bib_takes_none_from_the_one_that_is() {
+        let unsure: [&[(char, f32)]; 2] = [&[('I', 0.6), ('1', 0.4)], &[('0', 0.99)]];
+        let runner = reading(&unsure, 0.9, NO_BIB);
+        let small = DetectedText { index_state: NO_BIB, ..sure("10") };
+        let alone = judge(&list(&["10"]), std::slice::from_ref(&runner));
+        assert_eq!(alone, [("10".to_owned(), TextIndexState::Indexed)]);
+        let judged = judge(&list(&["10"]), &[small.clone(), runner.clone()]);
+        assert_eq!(judged, [("10".to_owned(), NO_BIB), ("10".to_owned(), TextIndexState::Indexed)]);
+        let rule = BibRule::StartList(list(&["10"]));
+        assert_eq!(find_alternatives(&rule, &[small, runner])[1][0].text, "10");
     }
 
     #[test]

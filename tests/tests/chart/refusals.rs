@@ -9,7 +9,7 @@ const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
 /// Every message of `templates/_checks.tpl`, in its order.
-const REFUSALS: [Refusal; 26] = [
+const REFUSALS: [Refusal; 25] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
     (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
@@ -54,7 +54,6 @@ const REFUSALS: [Refusal; 26] = [
     ),
     (CPU, &["ingress.hosts=null"], "ingress.hosts is empty"),
     (CPU, &["settings.PROXIES=0"], "settings.PROXIES is not at least 1"),
-    (CPU, &["settings.PUBLIC_URL=null"], "settings.PUBLIC_URL is missing"),
     (CPU, &["console.ownService=true"], "settings.CONSOLE_URL is missing"),
 ];
 
@@ -80,8 +79,9 @@ fn every_check_of_the_chart_is_tested_here() {
         std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
     let messages = checks.matches("append $problems").count();
     // Three messages have two refusals here: those for the autoscalers, the GPU's resource and the public endpoint.
-    // The message for secrets in plain text has its own test.
-    let tested = REFUSALS.len() - 3 + 1;
+    // Two messages have tests of their own: that for secrets in plain text, and that for an ingress without a public URL, which
+    // both examples have.
+    let tested = REFUSALS.len() - 3 + 2;
     assert_eq!(messages, tested, "a message of the checks is not tested, or no longer exists");
 }
 
@@ -120,6 +120,22 @@ fn the_location_of_a_secret_may_be_given() {
     }
     let file = r#"extraEnv=[{"name":"PHOTOFINISH_SECRET_KEY","value":"file:/run/secrets/key"}]"#;
     helm.text(CPU, &["--set", "secretKey.existingSecret=", "--set-json", file]);
+}
+
+#[test]
+fn an_ingress_without_a_public_url_is_refused() {
+    let Some(helm) = Helm::find("an_ingress_without_a_public_url_is_refused") else { return };
+    let output = |set: &str| {
+        helm.command(&["template", "photofinish"], &["--kube-version", "1.37.0", "--set", set]).stderr
+    };
+    let message = "ingress.enabled is true but settings.PUBLIC_URL is missing";
+    let refused = output("ingress.enabled=true");
+    assert!(refused.contains(message), "{refused}");
+    for given in ["ingress.enabled=true,settings.PUBLIC_URL=https://photos.example", "ingress.enabled=false"]
+    {
+        let others = output(given);
+        assert!(!others.contains(message), "{given}: {others}");
+    }
 }
 
 #[test]
