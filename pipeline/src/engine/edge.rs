@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn an_organization_goes_on_until_it_has_used_the_time_of_the_others_last_step() {
+    fn an_organization_takes_as_many_steps_as_fit_into_the_last_one_of_the_other() {
         let (leases, [large, small]) = (empty_table(), [(); 2].map(|()| OrganizationId::generate()));
         let (sender, inlet): TestEdge = edge(4);
         for owner in [large, small] {
@@ -490,7 +490,7 @@ mod tests {
             turns.push(took);
             inlet.put_back(photo);
         }
-        assert_eq!(turns, [70, 20, 20, 20, 20, 70, 20, 20, 20, 20, 70]);
+        assert_eq!(turns, [70, 20, 20, 20, 70, 20, 20, 20, 70, 20, 20]);
         inlet.close();
     }
 
