@@ -97,7 +97,11 @@ mod tests {
         assert_eq!(name("IMG_1.JPG", None), "IMG_1.JPG");
         assert_eq!(name("IMG_1.JPG", None), "IMG_1-2.JPG");
         assert_eq!(name("no ending", None), "no ending");
-        assert_eq!(name("missing.TXT", None), "missing-2.TXT", "the note on photos that are gone has this name");
+        assert_eq!(
+            name("missing.TXT", None),
+            "missing-2.TXT",
+            "the note on photos that are gone has this name"
+        );
     }
 
     #[test]

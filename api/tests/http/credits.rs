@@ -384,7 +384,8 @@ fn a_visitor_spends_no_more_by_downloads_than_by_searches() {
     grant(&service, &partner, "10");
     let (album, album_id) = partner.create_album();
     let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
-    let gallery = json!({ "albumId": album, "enabled": true, "searchesPerVisitor": 2, "downloads": "preview" });
+    let gallery =
+        json!({ "albumId": album, "enabled": true, "searchesPerVisitor": 2, "downloads": "preview" });
     let gallery = partner.call("/albums/gallery/update", &gallery).ok();
     let mut guest = Guest::at(&service, &gallery["url"]);
     let before = balance(&partner)["spent"].as_f64().unwrap();

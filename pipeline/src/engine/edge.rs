@@ -615,7 +615,8 @@ mod tests {
         second.ticket.carry(shares.take(owner, Arc::new(Vec::new)));
         sender.send(second).unwrap();
         let (taken, taking) = std::sync::mpsc::channel();
-        let waiting = std::thread::spawn(move || taken.send(shares.take(owner, Arc::new(Vec::new))));
+        let waiting = std::thread::Builder::new().name("waiting".into());
+        let waiting = waiting.spawn(move || taken.send(shares.take(owner, Arc::new(Vec::new)))).unwrap();
         taking.recv_timeout(Duration::from_secs(60)).expect("the core lies in the edge");
         waiting.join().unwrap().unwrap();
         inlet.close();
