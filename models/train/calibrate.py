@@ -20,7 +20,7 @@ from onnx import helper
 import examples
 from light_data import halved
 from measure import find_faces, scaled
-from teacher import canvas_tensor, planes, session, strip
+from teacher import Teacher, canvas_tensor, planes, session, strip
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "xtask" / "convert"))
 import quantise  # noqa: E402
@@ -61,7 +61,7 @@ DIGITS = 4
 
 def draw_torsos(arguments):
     """Inputs of the text networks: canvases, the same at half the scale, and the strips of the boxes that may be bibs."""
-    draw, teacher = examples.prepare(arguments)
+    draw, teacher = examples.prepare_drawing(arguments), Teacher(arguments.models)
     canvases, halves, strips = [], [], []
     for _ in range(arguments.pictures):
         canvas, filled, edges = draw.torso_canvas()

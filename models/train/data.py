@@ -11,7 +11,7 @@ import numpy as np
 
 import examples
 from patterns import HEIGHT, WIDTH
-from teacher import NUMBER_CONFIDENCE
+from teacher import NUMBER_CONFIDENCE, Teacher
 
 # The gate's input, pixels, and the cells of its map: 8 x 12.
 INPUT_WIDTH, INPUT_HEIGHT, CELL = 96, 144, 32
@@ -38,9 +38,10 @@ def scene_cut(draw, scenes):
 
 def main():
     parser = examples.parser()
+    parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--scenes", type=Path)
     arguments = parser.parse_args()
-    draw, teacher = examples.prepare(arguments)
+    draw, teacher = examples.prepare_drawing(arguments), Teacher(arguments.models)
     scenes = [cv2.imread(str(file)) for file in sorted((arguments.scenes or Path("/")).glob("photos/*.jpg"))]
     scenes = [cv2.resize(s, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for s in scenes]
     images, texts, numbers, scores = [], [], [], []

@@ -7,7 +7,7 @@ import numpy as np
 
 from patterns import HEIGHT, UNIT, WIDTH
 from people import People
-from sheets import Sheets
+from sheets import LEAST_HEIGHT, Sheets
 
 
 class Draw(People, Sheets):
@@ -37,6 +37,7 @@ class Draw(People, Sheets):
                 image = cv2.blur(image, (n, 1) if self.chance(0.6) else (1, n))
         unit = min(UNIT, float(np.exp(self.uni(np.log(20), np.log(150)))))
         k = unit / UNIT
+        self.shown_unit = unit
         small = cv2.resize(image, (int(WIDTH * k), int(HEIGHT * k)), interpolation=cv2.INTER_AREA) if k < 1 else image
         if self.chance(0.5):
             small = small + cv2.GaussianBlur(self.rng.normal(0, self.uni(1, 14), small.shape).astype(np.float32), (0, 0), self.uni(0.3, 0.8))
@@ -52,21 +53,26 @@ class Draw(People, Sheets):
 
     def clip(self, image):
         """What the photo's edges leave of the region, at the top left of a black canvas; and which sides are edges."""
-        at_left = at_right = False
+        rows, columns = image.shape[:2]
+        left, right, bottom = 0, columns, rows
         if self.chance(0.1):
-            image = image[:, int(self.uni(0.05, 0.6) * image.shape[1]):]
-            at_left = True
+            left = int(self.uni(0.05, 0.6) * columns)
         elif self.chance(0.1):
-            image = image[:, :max(24, int(self.uni(0.4, 0.95) * image.shape[1]))]
-            at_right = True
+            right = max(24, int(self.uni(0.4, 0.95) * columns))
         if self.chance(0.25):
-            image = image[:max(24, int(self.uni(0.3, 0.98) * image.shape[0]))]
+            bottom = max(24, int(self.uni(0.3, 0.98) * rows))
         canvas = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-        canvas[:image.shape[0], :image.shape[1]] = image
-        return canvas, image.shape[:2], (at_left, at_right)
+        canvas[:bottom, :right - left] = image[:bottom, left:right]
+        numbers = self.number_map(LEAST_HEIGHT / (self.shown_unit * self.scale / UNIT))
+        self.number_canvas = np.zeros((HEIGHT, WIDTH), np.float32)
+        shown = cv2.resize(numbers, (columns, rows), interpolation=cv2.INTER_LINEAR)
+        self.number_canvas[:bottom, :right - left] = shown[:bottom, left:right]
+        return canvas, (bottom, right - left), (left > 0, right < columns)
 
     def torso_canvas(self, scene=None):
-        """One example: the canvas, rows and columns of it that the photo fills, and which sides are the photo's edges."""
+        """One example: the canvas, rows and columns of it that the photo fills, and which sides are the photo's edges.
+        `number_canvas` is then where its numbers are."""
+        self.numbers = []
         mode = self.rng.random()
         self.scale = UNIT * (self.uni(0.85, 1.18) if mode < 0.75 else self.uni(0.5, 1.6))
         self.left = -WIDTH / 2 / self.scale + self.rng.normal(0, 0.15)

@@ -1,4 +1,4 @@
-"""What the programs have in common that draw: arguments, what draws and labels, and the file of examples."""
+"""What the programs have in common that draw: arguments, what draws, and the file of examples."""
 
 import argparse
 from pathlib import Path
@@ -8,25 +8,23 @@ import numpy as np
 
 import materials
 from draw import Draw
-from teacher import Teacher
 
 
 def parser():
-    """Arguments of all: OUT.npz COUNT SEED --models FOLDER --materials FOLDER."""
+    """Arguments of all: OUT.npz COUNT SEED --materials FOLDER."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("out", type=Path)
     arguments.add_argument("count", type=int)
     arguments.add_argument("seed", type=int)
-    arguments.add_argument("--models", type=Path, required=True)
     arguments.add_argument("--materials", type=Path, required=True)
     return arguments
 
 
-def prepare(arguments):
-    """What draws, with this seed, and what labels."""
+def prepare_drawing(arguments):
+    """What draws, with this seed."""
     cv2.setNumThreads(1)
     packages = materials.fetch(arguments.materials)
-    return Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages)), Teacher(arguments.models)
+    return Draw(arguments.seed, materials.fonts(packages), materials.pictures(packages))
 
 
 def write(out, **arrays):

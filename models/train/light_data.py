@@ -1,6 +1,6 @@
-"""Draws torsos and keeps, at half the scale of the first pass, their pixels and the text detector's map.
+"""Draws torsos and keeps, at half the scale of the first pass, their pixels and where their numbers are.
 
-usage: light_data.py OUT.npz COUNT SEED --models FOLDER --materials FOLDER
+usage: light_data.py OUT.npz COUNT SEED --materials FOLDER
 """
 
 import time
@@ -10,7 +10,6 @@ import numpy as np
 
 import examples
 from patterns import LIGHT_HEIGHT, LIGHT_WIDTH
-from teacher import canvas_tensor
 
 
 def halved(image):
@@ -19,14 +18,13 @@ def halved(image):
 
 def main():
     arguments = examples.parser().parse_args()
-    draw, teacher = examples.prepare(arguments)
+    draw = examples.prepare_drawing(arguments)
     images = np.zeros((arguments.count, LIGHT_HEIGHT, LIGHT_WIDTH, 3), np.uint8)
     maps = np.zeros((arguments.count, LIGHT_HEIGHT, LIGHT_WIDTH), np.uint8)
     started = time.time()
     for done in range(arguments.count):
-        canvas, filled, _ = draw.torso_canvas()
-        probability = teacher.run(teacher.detector, canvas_tensor(canvas, filled))[0, 0]
-        images[done], maps[done] = halved(canvas), np.rint(255 * halved(probability))
+        canvas, _, _ = draw.torso_canvas()
+        images[done], maps[done] = halved(canvas), np.rint(255 * halved(draw.number_canvas))
         if done % 500 == 499:
             print(f"{done + 1} torsos, {time.time() - started:.0f} s", flush=True)
     examples.write(arguments.out, image=images, map=maps)

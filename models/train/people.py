@@ -9,7 +9,7 @@ SKINS = [(150, 180, 225), (120, 155, 205), (95, 130, 185), (70, 100, 150), (45, 
 
 
 class People(Patterns):
-    """Needs `letters`, `word`, `bib` and `sheet_without_number` of the class that draws sheets."""
+    """Needs `letters`, `word`, `bib`, `sheet_without_number` and `hide_numbers` of the class that draws sheets."""
 
     def mask(self, points, blur=0.7):
         mask = np.zeros((HEIGHT, WIDTH), np.uint8)
@@ -22,8 +22,13 @@ class People(Patterns):
         cv2.line(mask, tuple(int(v) for v in a), tuple(int(v) for v in b), 255, max(1, int(2 * half * self.scale)), cv2.LINE_AA)
         return cv2.GaussianBlur(mask, (0, 0), blur).astype(np.float32)[..., None] / 255
 
+    def blend(self, image, mask, color):
+        """Puts a colour on the picture, in front of all that was put there before."""
+        self.hide_numbers(mask)
+        return self.mix(image, mask, color)
+
     @staticmethod
-    def blend(image, mask, color):
+    def mix(image, mask, color):
         return image * (1 - mask) + color * mask
 
     def folds(self, depth):
@@ -88,7 +93,7 @@ class People(Patterns):
             shirt = np.empty_like(shirt)
             shirt[:] = skin
         if self.chance(0.3):
-            shirt = self.blend(shirt, self.panel(), self.texture(HEIGHT, WIDTH))
+            shirt = self.mix(shirt, self.panel(), self.texture(HEIGHT, WIDTH))
         x = (np.mgrid[:HEIGHT, :WIDTH][1].astype(np.float32) / self.scale + self.left) / broad
         rounding = (1 - self.uni(0, 0.5) * np.clip(np.abs(x - self.uni(-0.5, 0.5)), 0, 1.4) ** 2)[..., None]
         shirt = shirt * self.folds(self.uni(0.03, 0.35)) * np.clip(rounding, 0.2, 1.2)

@@ -14,8 +14,38 @@ WORDS = (
 ).split()
 
 
+# A map of text shows the middle of each: what is farther from its outline than area / outline * SHRINK, which is how the text
+# detector was trained (Liao et al. 2020, with a ratio of .4).
+SHRINK = 1 - 0.4**2
+# How much of a number others may cover, and how high its digits are at least in the photo, in pixels: below that nobody reads it.
+LEAST_VISIBLE, LEAST_HEIGHT = 0.5, 7.0
+
+
+class Number:
+    """Where a number was drawn: the part that a map of text shows, what is visible of it, and the height of its digits in u."""
+
+    def __init__(self, middle, height):
+        self.middle, self.visible, self.height = middle, middle.copy(), height
+
+
 class Sheets(Patterns):
     """Bibs, words and sheets without a number."""
+
+    # Those of this picture.
+    numbers = ()
+
+    def hide_numbers(self, mask):
+        """Something is put in front of the numbers."""
+        for number in self.numbers:
+            number.visible *= 1 - mask[..., 0]
+
+    def number_map(self, least_height):
+        """Where numbers can be read, 0 to 1, whose digits are `least_height` u high or more."""
+        shown = np.zeros((HEIGHT, WIDTH), np.float32)
+        for number in self.numbers:
+            if number.height >= least_height and number.visible.sum() >= LEAST_VISIBLE * number.middle.sum():
+                shown = np.maximum(shown, number.visible)
+        return shown
 
     def font(self, size):
         key = (self.pick(self.fonts), size)
@@ -60,7 +90,7 @@ class Sheets(Patterns):
         return self.place(image, plate, centre, height / stencil.shape[0], bend=self.uni(0, 0.6))
 
     def sheet(self, number):
-        """A flat bib as colour and coverage, and the height of its digits, in pixels."""
+        """A flat bib as colour and coverage, and where its number is: columns and rows, from and to."""
         stencil = self.stencil(number).astype(np.float32)[..., None] / 255
         rows, columns = stencil.shape[:2]
         side, above, below = int(self.uni(0.1, 0.9) * rows), int(self.uni(0.06, 0.9) * rows), int(self.uni(0.06, 0.7) * rows)
@@ -95,7 +125,7 @@ class Sheets(Patterns):
             for x in (0.04, 0.96):
                 if self.chance(0.4):
                     cv2.circle(plate, (int(x * width), int(y * height)), 2, (90, 90, 90, 1), -1)
-        return plate, rows
+        return plate, (side, above, side + columns, above + rows)
 
     def print_on(self, plate, text, rows, paper):
         """A line of small print between two rows of a sheet."""
@@ -120,9 +150,9 @@ class Sheets(Patterns):
         plate[y:y + code.shape[0], x:x + code.shape[1], :3] = code
 
     def bib(self, image, centre, size=1.0):
-        plate, digit_rows = self.sheet(self.number())
+        plate, digits = self.sheet(self.number())
         height = float(np.clip(self.rng.normal(0.52, 0.14), 0.25, 0.95)) * size
-        return self.place(image, plate, centre, height / digit_rows, bend=self.uni(0, 1))
+        return self.place(image, plate, centre, height / (digits[3] - digits[1]), bend=self.uni(0, 1), digits=digits)
 
     def sheet_without_number(self, image):
         """A name badge, a sign, a towel, a blank bib."""
@@ -133,8 +163,10 @@ class Sheets(Patterns):
             self.print_on(plate, self.word(), (0, height // 2), plate[0, 0, :3])
         return self.place(image, plate, (self.uni(-0.7, 0.7), self.uni(1.2, 4.2)), self.uni(0.008, 0.02), bend=self.uni(0, 1))
 
-    def place(self, image, plate, centre, zoom, bend):
-        """Puts a sheet on the picture, `zoom` u per pixel of it: turned, in perspective, bent and folded like cloth."""
+    def place(self, image, plate, centre, zoom, bend, digits=None):
+        """Puts a sheet on the picture, `zoom` u per pixel of it: turned, in perspective, bent and folded like cloth. `digits`
+        is where its number is, if it is a bib."""
+        height_of_digits = zoom * (digits[3] - digits[1]) if digits else 0
         zoom *= self.scale
         height, width = plate.shape[:2]
         x, y = self.to_pixels([centre])[0]
@@ -151,10 +183,34 @@ class Sheets(Patterns):
             plate = cv2.blur(plate, (blur, blur))
         matrix = cv2.getPerspectiveTransform(np.float32([[0, 0], [width, 0], [width, height], [0, height]]), np.float32(corners))
         layer = cv2.warpPerspective(plate, matrix, (WIDTH, HEIGHT))
+        box = self.outline(matrix, digits) if digits else None
         light = self.uni(0.8, 1.1)
         if bend > 0.3:
             bumps = self.noise(HEIGHT, WIDTH, self.uni(30, 120)) * bend
             rows, columns = np.mgrid[:HEIGHT, :WIDTH].astype(np.float32)
-            layer = cv2.remap(layer, columns + bumps * self.uni(0, 5), rows + np.roll(bumps, 40, 0) * self.uni(0, 8), cv2.INTER_LINEAR)
+            columns, rows = columns + bumps * self.uni(0, 5), rows + np.roll(bumps, 40, 0) * self.uni(0, 8)
+            layer = cv2.remap(layer, columns, rows, cv2.INTER_LINEAR)
+            box = cv2.remap(box, columns, rows, cv2.INTER_NEAREST) if digits else None
             light = light + cv2.Sobel(cv2.GaussianBlur(bumps, (0, 0), 2), cv2.CV_32F, 1, 0)[..., None] * self.uni(0, 4)
+        self.hide_numbers(layer[..., 3:])
+        if digits:
+            self.numbers.append(Number(self.middle(box), height_of_digits))
         return image * (1 - layer[..., 3:]) + np.clip(layer[..., :3] * light, 0, 255)
+
+    @staticmethod
+    def outline(matrix, digits):
+        """The box of a number on the picture, 0 or 1."""
+        left, top, right, bottom = digits
+        corners = np.float32([[[left, top], [right, top], [right, bottom], [left, bottom]]])
+        box = np.zeros((HEIGHT, WIDTH), np.uint8)
+        cv2.fillPoly(box, [np.round(cv2.perspectiveTransform(corners, matrix)[0] * 16).astype(np.int32)], 1, cv2.LINE_8, 4)
+        return box
+
+    @staticmethod
+    def middle(box):
+        """What a map of text shows of a box."""
+        edges = cv2.findContours(box, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0]
+        outline = sum(cv2.arcLength(edge, True) for edge in edges)
+        # The picture's edge cuts a box off, which is none of its own edges.
+        inside = cv2.distanceTransform(cv2.copyMakeBorder(box, 1, 1, 1, 1, cv2.BORDER_CONSTANT), cv2.DIST_L2, 5)[1:-1, 1:-1]
+        return (inside >= SHRINK * box.sum() / max(outline, 1)).astype(np.float32) * box

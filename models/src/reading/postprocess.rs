@@ -11,6 +11,6 @@ pub(super) const POSTPROCESS: DbParameters = DbParameters {
     min_unclipped_side: 5.0,
 };
 
-/// Those for the light text detector, which is less sure of texts, on a map of half the size.
+/// Those for the light text detector, which is less sure of numbers, on a map of half the size.
 pub(super) const LIGHT_POSTPROCESS: DbParameters =
-    DbParameters { min_side: 2.0, box_thresh: 0.4, unclip_ratio: 1.8, ..POSTPROCESS };
+    DbParameters { bin_thresh: 0.2, min_side: 2.0, box_thresh: 0.3, unclip_ratio: 2.1, ..POSTPROCESS };

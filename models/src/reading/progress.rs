@@ -176,13 +176,22 @@ impl PhotoProgress {
         self.readings.iter().any(TextReading::is_accepted)
     }
 
+    /// Whether a bib was read that is certainly this runner's.
+    pub(super) fn is_resolved(&self, runner: &Runner) -> bool {
+        self.readings.iter().any(|reading| reading.resolves(runner))
+    }
+
     /// Finds the torsos for the first pass: where the light text detector saw a text but no bib was read for certain, and where
-    /// it did not look (step 6).
+    /// it did not look (step 6). A bib of which a longer strip shows more is not enough: the boxes of that one leave out digits at
+    /// the ends more often.
     pub(super) fn find_unread(&self) -> Vec<usize> {
         let is_unread = |torso: &Torso| match torso.light_text_probability {
             Some(probability) => {
                 probability >= MIN_LIGHT_TEXT_PROBABILITY
-                    && !self.readings.iter().any(|reading| reading.resolves_at_once(&torso.runner))
+                    && !self
+                        .readings
+                        .iter()
+                        .any(|reading| reading.is_whole && reading.resolves(&torso.runner))
             }
             None => true,
         };
@@ -288,7 +297,9 @@ impl PhotoProgress {
             // As if the torsos had been looked at one after the other, whatever the heights of their networks.
             found.sort_by_key(|(torso, _)| *torso);
             let texts = found.drain(..).map(|(_, text)| text).collect();
-            self.state = PassState::Recognising { unread: drop_contained(texts).into() };
+            let mut unread = drop_contained(texts);
+            unread.retain(|text| !self.readings.iter().any(|reading| reading.is_certainly_of(text)));
+            self.state = PassState::Recognising { unread: unread.into() };
         }
         if let PassState::Recognising { unread } = &self.state
             && unread.is_empty()

@@ -245,8 +245,7 @@ impl TorsoBibReader {
 
     fn deserves_second_pass(&mut self, photo: &mut OpenPhoto<'_>, index: usize) -> Result<bool, ModelError> {
         let torso = &photo.progress.torsos[index];
-        let is_resolved = photo.progress.readings.iter().any(|reading| reading.resolves(&torso.runner));
-        if is_resolved || !self.may_get_second_pass(torso) {
+        if photo.progress.is_resolved(&torso.runner) || !self.may_get_second_pass(torso) {
             return Ok(false);
         }
         if torso.text_probability > MIN_TEXT_PROBABILITY {
@@ -267,7 +266,7 @@ impl TorsoBibReader {
         for index in 0..photo.progress.torsos.len() {
             let runner = photo.progress.torsos[index].runner;
             let readings = &photo.progress.readings;
-            if !runner.is_medium_or_small() || readings.iter().any(|reading| reading.resolves(&runner)) {
+            if !runner.is_medium_or_small() || photo.progress.is_resolved(&runner) {
                 continue;
             }
             let has_number = readings.iter().any(|reading| reading.may_be_confirmed(&runner))

@@ -22,6 +22,9 @@ const CONTAINED_PART: f32 = 0.5;
 /// Two readings are of one text when they share more than this part of the smaller one's area (step 13).
 const SAME_TEXT_OVERLAP: f32 = 0.5;
 
+/// A box is that of a certain reading, and is not read again, when what they share is so much of what they cover together.
+const SAME_BOX_OVERLAP: f32 = 0.8;
+
 /// Least confidence and length of a bib that resolves its runner (step 12).
 const RESOLVE_CONFIDENCE: f32 = 0.95;
 const RESOLVE_MIN_LENGTH: usize = 3;
@@ -30,6 +33,10 @@ const RESOLVE_MIN_LENGTH: usize = 3;
 const RESOLVE_REACH: f32 = 1.3;
 const RESOLVE_BELOW_CHIN: RangeInclusive<f32> = 0.8..=4.9;
 const RESOLVE_HEIGHTS: RangeInclusive<f32> = 0.3..=1.0;
+
+/// What a text may lack at an end: any digit, or any capital. One that is no bib without is looked at from two characters on.
+const MORE: [&str; 2] = ["0", "A"];
+const LEAST_PART: usize = 2;
 
 /// Greatest width of a bib's text for each of its characters, in heights of the text (step 11): no character is wider than
 /// high. A wider text has others that were not read.
@@ -106,10 +113,16 @@ impl TextReading {
         self.is_bib && self.confidence >= ACCEPT_CONFIDENCE
     }
 
-    /// Whether it is accepted, and would match the pattern with one digit more at an end too (step 11).
+    /// Whether it is certain, and would match the pattern with one digit or capital more at an end (step 11). It need not match
+    /// without: of a number of four digits a box shows three.
     pub(super) fn may_be_longer(&self, pattern: &BibPattern) -> bool {
-        self.is_accepted()
-            && (pattern.matches(&format!("{}0", self.text)) || pattern.matches(&format!("0{}", self.text)))
+        let text = &self.text;
+        let has_digit = text.contains(|character: char| character.is_ascii_digit());
+        let matches_with = |more: &str| {
+            pattern.matches(&format!("{text}{more}")) || pattern.matches(&format!("{more}{text}"))
+        };
+        let is_most_of_a_bib = self.is_bib || has_digit && text.len() >= LEAST_PART;
+        is_most_of_a_bib && self.confidence >= ACCEPT_CONFIDENCE && MORE.into_iter().any(matches_with)
     }
 
     /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
@@ -121,7 +134,9 @@ impl TextReading {
         self.is_whole = beyond.text == self.text;
         let is_more = beyond.text.len() > self.text.len()
             && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));
-        if is_more && beyond.least >= RESOLVE_CONFIDENCE && pattern.matches(&beyond.text) {
+        let is_bib = pattern.matches(&beyond.text) && found.is_filled_by(&beyond.text);
+        if is_more && is_bib && beyond.least >= RESOLVE_CONFIDENCE {
+            self.is_bib = true;
             self.max_confidence = found.max_confidence(&beyond);
             self.confidence = beyond.confidence.min(self.max_confidence);
             self.mean_probability = beyond.confidence;
@@ -137,10 +152,13 @@ impl TextReading {
             && self.may_be_bib_of(runner)
     }
 
-    /// Whether the box of a light text detector was enough to read this runner's bib: that one leaves out digits at the ends
-    /// more often (step 6).
-    pub(super) fn resolves_at_once(&self, runner: &Runner) -> bool {
-        self.is_whole && self.resolves(runner)
+    /// Whether reading this text would only say once more what is certain: a bib of which a longer strip shows no more, or a word.
+    pub(super) fn is_certainly_of(&self, text: &FoundText) -> bool {
+        let is_word = !self.text.contains(|character: char| character.is_ascii_digit());
+        let is_certain = self.is_whole && self.confidence >= RESOLVE_CONFIDENCE && (self.is_bib || is_word);
+        let (read, found) = (self.quad.bounds(), text.quad.bounds());
+        let shared = read.intersection_area(&found);
+        is_certain && shared >= SAME_BOX_OVERLAP * (read.area() + found.area() - shared)
     }
 
     /// Whether another reading of the same may show that it is this runner's bib: only the limit of its confidence speaks
@@ -337,6 +355,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_certain_is_not_read_again_in_the_same_box() {
+        let at = |left: f32, width: f32| FoundText::from(upright(left, 300.0, width, 30.0));
+        let certain = reading("123", 0.97, 100.0);
+        assert!(certain.is_certainly_of(&at(100.0, 100.0)) && certain.is_certainly_of(&at(110.0, 100.0)));
+        assert!(!certain.is_certainly_of(&at(130.0, 100.0)), "another box");
+        assert!(!certain.is_certainly_of(&at(100.0, 130.0)), "a longer one");
+        assert!(!reading("123", 0.94, 100.0).is_certainly_of(&at(100.0, 100.0)));
+        let doubtful = TextReading { is_whole: false, ..certain.clone() };
+        assert!(!doubtful.is_certainly_of(&at(100.0, 100.0)), "a longer strip shows more");
+        assert!(reading("RUN", 0.97, 100.0).is_certainly_of(&at(100.0, 100.0)));
+        let part = TextReading { is_bib: false, ..certain };
+        assert!(!part.is_certainly_of(&at(100.0, 100.0)), "digits that are no bib");
+    }
+
+    #[test]
     fn a_later_reading_must_beat_all_that_it_overlaps() {
         let mut found = vec![reading("12", 0.95, 0.0), reading("345", 0.95, 100.0)];
         let wide =
@@ -397,21 +430,21 @@ mod tests {
     }
 
     #[test]
-    fn a_bib_that_looks_longer_on_a_longer_strip_is_not_resolved_at_once() {
+    fn a_bib_that_looks_longer_on_a_longer_strip_is_not_whole() {
         let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
         let runner = Runner { unit: 50.0, middle: 50.0, chin: 200.0 };
-        let is_resolved = |beyond: &str, least| {
+        let is_whole = |beyond: &str, least| {
             let mut reading = reading("1142", 0.99, 0.0);
             let line =
                 RecognisedLine { text: beyond.into(), confidence: 0.99, least, lattice: lattice_of(beyond) };
             reading.complete(line, &FoundText::from(reading.quad), &pattern);
             assert!(reading.resolves(&runner));
-            reading.resolves_at_once(&runner)
+            reading.is_whole
         };
-        assert!(reading("11142", 0.99, 0.0).resolves_at_once(&runner), "no longer strip was read");
-        assert!(is_resolved("1142", 0.99));
-        assert!(!is_resolved("11142", 0.8), "a digit more that is not certain");
-        assert!(!is_resolved("11142", 0.99), "completed: the text detector is to confirm it");
+        assert!(reading("11142", 0.99, 0.0).is_whole, "no longer strip was read");
+        assert!(is_whole("1142", 0.99));
+        assert!(!is_whole("11142", 0.8), "a digit more that is not certain");
+        assert!(!is_whole("11142", 0.99), "completed: the text detector is to confirm it");
     }
 
     #[test]
@@ -437,7 +470,28 @@ mod tests {
     }
 
     #[test]
-    fn only_an_accepted_bib_that_can_be_longer_is_looked_at_beyond_its_ends() {
+    fn a_number_that_a_box_cuts_becomes_a_bib_with_what_a_longer_strip_shows() {
+        let pattern = BibPattern::new("[0-9]{4}").unwrap();
+        let mut cut = TextReading { is_bib: false, ..reading("234", 0.99, 0.0) };
+        let line = |text: &str| RecognisedLine {
+            text: text.into(),
+            confidence: 0.98,
+            least: 0.97,
+            lattice: lattice_of(text),
+        };
+        let found = FoundText::from(cut.quad);
+        cut.complete(line("12345"), &found, &pattern);
+        assert!(!cut.is_accepted() && cut.text == "234", "no bib either");
+        cut.complete(line("1234"), &found, &pattern);
+        assert!(cut.is_accepted() && cut.text == "1234");
+        let wide = FoundText::from(upright(0.0, 300.0, 200.0, 30.0));
+        let mut part = TextReading { is_bib: false, ..reading("234", 0.99, 0.0) };
+        part.complete(line("1234"), &wide, &pattern);
+        assert!(!part.is_bib, "there is room for more that was not read");
+    }
+
+    #[test]
+    fn only_what_is_certain_and_may_be_longer_is_looked_at_beyond_its_ends() {
         let may_be_longer = |text: &str, confidence, pattern: &str| {
             reading(text, confidence, 0.0).may_be_longer(&BibPattern::new(pattern).unwrap())
         };
@@ -447,6 +501,10 @@ mod tests {
         assert!(!may_be_longer("70433", 0.99, "[0-9]{2,5}"), "five digits are the most");
         assert!(!may_be_longer("433", 0.99, "[0-9]{3}"));
         assert!(may_be_longer("433", 0.99, "[0-9]{3}[0-9A-Z]?"));
+        assert!(may_be_longer("433", 0.99, "[0-9]{4}"), "it matches only with another digit");
+        assert!(may_be_longer("4331", 0.99, "[A-F][0-9]{4}"), "its letter may be cut off");
+        assert!(!may_be_longer("33", 0.99, "[0-9]{4}"), "two digits are missing");
+        assert!(may_be_longer("4", 0.99, "[0-9]{1,4}") && !may_be_longer("?", 0.99, "[0-9]{1,4}"));
     }
 
     #[test]
