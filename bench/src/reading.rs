@@ -135,7 +135,7 @@ impl StepTimer {
         self.record_lap("3 encode", &mut clock);
         let faces = self.detector.detect(&[frame.frame()], FACE_LONG_SIDE)?.pop().unwrap_or_default();
         self.record_lap("4 detect", &mut clock);
-        let crop = |landmarks| FaceCrop { frame: frame.frame(), landmarks };
+        let crop = |landmarks| FaceCrop::new(frame.frame(), landmarks);
         let crops: Vec<FaceCrop<'_>> = faces.iter().map(|face| crop(face.landmarks)).collect();
         self.embedder.embed(&crops)?;
         self.record_lap("5 embed", &mut clock);

@@ -58,7 +58,7 @@ pub trait FaceDetector: Send {
 
 /// Turns faces into embeddings.
 pub trait FaceEmbedder: Send {
-    /// Aligns each face by its landmarks and returns its vector of length 1.
+    /// Aligns each face by its landmarks and returns its vector of length 1, or none where it is too blurred.
     ///
     /// # Errors
     /// `Inference` when the runtime fails.
@@ -179,12 +179,21 @@ pub struct FaceCrop<'a> {
     pub frame: Frame<'a>,
     /// As in [`FaceBox`].
     pub landmarks: [Point; 5],
+    /// It gets no vector where its crop is less sharp; 0 for one in any case. See [`EmbeddedFace::sharpness`].
+    pub least_sharpness: f32,
+}
+
+impl<'a> FaceCrop<'a> {
+    /// A face that is embedded however blurred it is.
+    pub fn new(frame: Frame<'a>, landmarks: [Point; 5]) -> Self {
+        Self { frame, landmarks, least_sharpness: 0.0 }
+    }
 }
 
 /// The embedding of a face, with the sharpness of its aligned crop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedFace {
-    /// The embedding; its length is 1.
+    /// The embedding; its length is 1. Without numbers for a face that is less sharp than was asked for.
     pub vector: Vec<f32>,
     /// Variance of the Laplacian of the aligned crop's grey values (0 to 255), scaled to a 112 px crop. Low means blurred.
     pub sharpness: f32,

@@ -113,7 +113,7 @@ impl Gallery {
     }
 
     fn embed(&mut self, picture: &Picture, face: &FaceBox) -> anyhow::Result<Vec<f32>> {
-        let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
+        let crop = FaceCrop::new(picture.frame(), face.landmarks);
         let embedded = self.embedder.embed(&[crop])?;
         Ok(embedded.into_iter().next().context("the embedder returns one result per face")?.vector)
     }

@@ -222,7 +222,7 @@ fn list_frames(pictures: &[Picture]) -> Vec<Frame<'_>> {
 fn list_crops<'p>(pictures: &'p [Picture], faces: &[Vec<FaceBox>]) -> Vec<FaceCrop<'p>> {
     let mut crops = Vec::new();
     for (picture, faces) in pictures.iter().zip(faces) {
-        crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
+        crops.extend(faces.iter().map(|face| FaceCrop::new(picture.frame(), face.landmarks)));
     }
     crops
 }

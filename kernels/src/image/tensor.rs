@@ -49,7 +49,8 @@ pub struct Slot<'t> {
 }
 
 impl Tensor {
-    /// Sets the shape: items, planes, rows, columns. Values are unspecified until written; memory only grows.
+    /// Sets the shape: items, planes, rows, columns. Memory only grows. Items that there were keep their values where only the
+    /// number of items changes; other values are unspecified until written.
     pub fn reshape(&mut self, shape: [usize; 4]) {
         self.shape = shape;
         self.data.resize(shape.iter().product(), 0.0);

@@ -1,5 +1,5 @@
-//! Embeds faces: aligns each by its five landmarks to the network's template, runs one call per batch, and scales the
-//! vectors to length 1.
+//! Embeds faces: aligns each by its five landmarks to the network's template, runs one call per batch of those that are sharp
+//! enough, and scales the vectors to length 1.
 
 use photofinish_kernels::geometry::Point;
 use photofinish_kernels::image::frame::{Frame, Size};
@@ -62,16 +62,27 @@ impl AlignedEmbedder {
         let side = self.template.side;
         let size = Size { width: side, height: side };
         let stride = side as usize * 3;
-        let items = padded(faces.len());
-        self.input.reshape([items, 3, side as usize, side as usize]);
-        let mut sharpnesses = Vec::with_capacity(faces.len());
-        for (item, face) in faces.iter().enumerate() {
+        let shape = |items: usize| [items, 3, side as usize, side as usize];
+        self.input.reshape(shape(padded(faces.len())));
+        let mut embedded = Vec::with_capacity(faces.len());
+        let mut sharp = Vec::with_capacity(faces.len());
+        for (index, face) in faces.iter().enumerate() {
             align(face.frame, &face.landmarks, &self.template, &mut self.crop);
             let crop = Frame::new(&self.crop, side, side).expect("align writes side * side * 3 bytes");
-            sharpnesses.push(self.sharpness.measure(crop));
-            let slot = Slot { tensor: &mut self.input, item, normalisation: &self.normalisation };
-            slot.write_rows(size, |y| &self.crop[y as usize * stride..][..stride]);
+            let sharpness = self.sharpness.measure(crop);
+            embedded.push(EmbeddedFace { vector: Vec::new(), sharpness });
+            if sharpness >= face.least_sharpness {
+                let item = sharp.len();
+                let slot = Slot { tensor: &mut self.input, item, normalisation: &self.normalisation };
+                slot.write_rows(size, |y| &self.crop[y as usize * stride..][..stride]);
+                sharp.push(index);
+            }
         }
+        if sharp.is_empty() {
+            return Ok(embedded);
+        }
+        let items = padded(sharp.len());
+        self.input.reshape(shape(items));
         let outputs = self.network.run(&self.input)?;
         let vectors = outputs.get(&self.output)?.values;
         if vectors.len() != items * self.dimensions {
@@ -80,8 +91,10 @@ impl AlignedEmbedder {
                 detail: format!("{} numbers for {items} faces", vectors.len()),
             });
         }
-        let vectors = vectors.chunks_exact(self.dimensions).map(to_unit_vector);
-        Ok(vectors.zip(sharpnesses).map(|(vector, sharpness)| EmbeddedFace { vector, sharpness }).collect())
+        for (index, vector) in sharp.into_iter().zip(vectors.chunks_exact(self.dimensions)) {
+            embedded[index].vector = to_unit_vector(vector);
+        }
+        Ok(embedded)
     }
 }
 

@@ -239,7 +239,7 @@ mod tests {
                 .unwrap()
                 .remove(0);
             assert_eq!(faces.len(), 2);
-            let crop = |face: &FaceBox| FaceCrop { frame, landmarks: face.landmarks };
+            let crop = |face: &FaceBox| FaceCrop::new(frame, face.landmarks);
             let crops: Vec<FaceCrop<'_>> = faces.iter().map(crop).collect();
             let vectors = FakeModels::default().create_face_embedder().unwrap().embed(&crops).unwrap();
             let mut persons: Vec<bool> = vectors.iter().map(|v| v.vector == person_vector(4711)).collect();

@@ -11,7 +11,7 @@ use photofinish_models::traits::{
 use photofinish_zoo::ModelSet;
 
 use crate::environment::shared_environment;
-use crate::pictures::ReferencePicture;
+use crate::pictures::{ReferenceFace, ReferencePicture};
 use crate::{
     Calls, LONG_SIDE, cosine, embed_known, load_bib_reader, load_bib_reader_for, load_embedder, load_yunet,
 };
@@ -25,10 +25,34 @@ fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
             let batched = embed_known(&mut embedder, &picture);
             assert_eq!(batched.len(), picture.faces.len());
             for (face, known) in batched.iter().zip(&picture.faces) {
-                let crop = FaceCrop { frame: picture.pixels.frame(), landmarks: known.landmarks };
+                let crop = FaceCrop::new(picture.pixels.frame(), known.landmarks);
                 let alone = embedder.embed(&[crop]).unwrap().remove(0);
                 assert!(cosine(&alone.vector, &face.vector) > 0.99999);
                 assert_eq!(alone.sharpness, face.sharpness);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_face_that_is_too_blurred_gets_no_vector_and_the_others_of_its_batch_get_theirs() {
+    let Some(environment) = shared_environment() else { return };
+    for calls in [Calls::Single, Calls::Batched(4)] {
+        let Some(mut embedder) = load_embedder(environment, ModelSet::Default, calls) else { return };
+        for picture in ReferencePicture::load_all(&environment.reference) {
+            let all = embed_known(&mut embedder, &picture);
+            let blurred = &all[0];
+            let crop = |known: &ReferenceFace| FaceCrop {
+                least_sharpness: blurred.sharpness * 1.01,
+                ..FaceCrop::new(picture.pixels.frame(), known.landmarks)
+            };
+            let crops: Vec<FaceCrop<'_>> = picture.faces.iter().map(crop).collect();
+            let some = embedder.embed(&crops).unwrap();
+            assert_eq!((some.len(), some[0].vector.len()), (all.len(), 0));
+            for (face, alone) in some.iter().zip(&all) {
+                let is_sharp = alone.sharpness >= blurred.sharpness * 1.01;
+                assert_eq!((face.sharpness, face.vector.is_empty()), (alone.sharpness, !is_sharp));
+                assert!(!is_sharp || cosine(&face.vector, &alone.vector) > 0.99999);
             }
         }
     }

@@ -178,7 +178,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 fn embed_known(embedder: &mut AlignedEmbedder, picture: &ReferencePicture) -> Vec<EmbeddedFace> {
     let frame = picture.pixels.frame();
     let crops: Vec<FaceCrop<'_>> =
-        picture.faces.iter().map(|face| FaceCrop { frame, landmarks: face.landmarks }).collect();
+        picture.faces.iter().map(|face| FaceCrop::new(frame, face.landmarks)).collect();
     embedder.embed(&crops).unwrap()
 }
 

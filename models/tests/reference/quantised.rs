@@ -55,7 +55,7 @@ fn the_configured_precision_takes_the_quantised_file() {
         let networks = ZooModels::open(runtime, folder.to_owned()).unwrap();
         let networks = networks.with_precision(PrecisionChoice::Always(precision), None).unwrap();
         let picture = &ReferencePicture::load_all(&environment.reference)[0];
-        let crop = FaceCrop { frame: picture.pixels.frame(), landmarks: picture.faces[0].landmarks };
+        let crop = FaceCrop::new(picture.pixels.frame(), picture.faces[0].landmarks);
         networks.create_face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
     };
     let (quantised, floats) = (vector(Precision::Int8), vector(Precision::F32));

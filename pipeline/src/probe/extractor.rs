@@ -155,7 +155,7 @@ impl FaceExtractor {
     }
 
     fn embed_face(&mut self, frame: Frame<'_>, face: &FaceBox) -> Result<ProbeFace, ExtractionError> {
-        let mut faces = self.embedder.embed(&[FaceCrop { frame, landmarks: face.landmarks }])?;
+        let mut faces = self.embedder.embed(&[FaceCrop::new(frame, face.landmarks)])?;
         match faces.pop() {
             Some(face) if face.vector.iter().all(|value| value.is_finite()) => {
                 Ok(ProbeFace { vector: face.vector, model: self.model.clone() })

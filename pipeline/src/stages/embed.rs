@@ -11,7 +11,9 @@ use crate::engine::metrics::{ALBUM_KINDS, FACES_EMBEDDED};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::inference::{BatchInference, grey_frame};
 use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
-use crate::stages::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
+use crate::stages::quality::{
+    MIN_SHARPNESS, rejection_before_embedding, rejection_by_sharpness, to_bounding_box,
+};
 
 /// The stage `embed`; one per thread.
 pub(crate) struct Embed {
@@ -34,7 +36,7 @@ fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, Embedd
 pub(crate) fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
     // Eyes, nose and mouth of a face that fills the grey frame.
     let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)].map(|(x, y)| Point { x, y });
-    embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)
+    embedder.embed(&[FaceCrop::new(grey_frame(), landmarks)]).map(drop)
 }
 
 impl Embed {
@@ -75,7 +77,7 @@ impl Embed {
         let bounding_box = to_bounding_box(&face.rect, frame.width(), frame.height())?;
         let (unindexed, embedding) = match vector {
             None => (rejection, None),
-            Some(vector) => match rejection_after_embedding(vector.sharpness) {
+            Some(vector) => match rejection_by_sharpness(vector.sharpness) {
                 Some(reason) => (Some(reason), None),
                 // A vector with NaN or infinity would match nothing, or everything.
                 None if !vector.vector.iter().all(|value| value.is_finite()) => {
@@ -116,7 +118,8 @@ impl SteppedStage for Embed {
             // In two steps: an error must not leave results of this photo for the next one.
             let found: Vec<Result<EmbeddedFace, Poison>> = results.by_ref().take(shares[i]).collect();
             let found: Result<Vec<EmbeddedFace>, Poison> = found.into_iter().collect();
-            let computed = found.as_ref().map_or(0, Vec::len);
+            let has_vector = |face: &&EmbeddedFace| !face.vector.is_empty();
+            let computed = found.as_ref().map_or(0, |found| found.iter().filter(has_vector).count());
             if computed > 0 {
                 let [faces, bibs_only] = ALBUM_KINDS;
                 let kind = if wants_faces(photo) { faces } else { bibs_only };
@@ -148,7 +151,10 @@ fn faces_left(photo: &DetectedPhoto, parts: &[Vec<EmbeddedFace>]) -> usize {
 /// The faces of a photo that are not rejected beforehand.
 fn crops_to_embed(photo: &DetectedPhoto) -> impl Iterator<Item = FaceCrop<'_>> {
     let faces = photo.faces.iter().filter(|face| wants_faces(photo) && find_rejection(photo, face).is_none());
-    faces.map(|face| FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks })
+    faces.map(|face| FaceCrop {
+        least_sharpness: MIN_SHARPNESS,
+        ..FaceCrop::new(photo.sized.frame.frame(), face.landmarks)
+    })
 }
 
 /// Returns why a face of a photo is not to be embedded; `None` when it is. No vector is made of a face that was erased,

@@ -23,7 +23,7 @@ const MIN_EYE_RATIO: f32 = 0.3;
 /// Minimum variance of the Laplacian of the aligned crop; below it an embedding is meaningless. Measured on race faces
 /// of over 60 pixels: blurred until the variance was below 4, they had a mean cosine of .13 to their sharp originals;
 /// at 4 to 5 of .30, which one in a hundred pairs of strangers reaches.
-const MIN_SHARPNESS: f32 = 4.0;
+pub(crate) const MIN_SHARPNESS: f32 = 4.0;
 
 /// Returns why a face is not to be embedded; `None` when it is.
 pub(crate) fn rejection_before_embedding(face: &FaceBox) -> Option<UnindexedReason> {
@@ -38,8 +38,8 @@ pub(crate) fn rejection_before_embedding(face: &FaceBox) -> Option<UnindexedReas
     }
 }
 
-/// Returns why an embedded face is not to be indexed, by the sharpness of its aligned crop; `None` when it is.
-pub(crate) fn rejection_after_embedding(sharpness: f32) -> Option<UnindexedReason> {
+/// Returns why a face is not to be indexed, by the sharpness of its aligned crop; `None` when it is.
+pub(crate) fn rejection_by_sharpness(sharpness: f32) -> Option<UnindexedReason> {
     (sharpness < MIN_SHARPNESS).then_some(UnindexedReason::LowSharpness)
 }
 
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(rejection_before_embedding(&face(50., 100., 0.62)), Some(UnindexedReason::LowConfidence));
         assert_eq!(rejection_before_embedding(&face(85., 100., 0.9)), Some(UnindexedReason::ExtremePose));
         assert_eq!(rejection_before_embedding(&face(15., 100., 0.9)), Some(UnindexedReason::ExtremePose));
-        assert_eq!(rejection_after_embedding(2.0), Some(UnindexedReason::LowSharpness));
-        assert_eq!(rejection_after_embedding(50.0), None);
+        assert_eq!(rejection_by_sharpness(2.0), Some(UnindexedReason::LowSharpness));
+        assert_eq!(rejection_by_sharpness(50.0), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn fake_vector(person: u16) -> Vec<f32> {
     let picture = runner_picture(person, "1");
     let models = FakeModels::default();
     let face = models.create_face_detector().unwrap().detect(&[picture.frame()], 640).unwrap()[0][0];
-    let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
+    let crop = FaceCrop::new(picture.frame(), face.landmarks);
     models.create_face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
 }
 
