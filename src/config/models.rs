@@ -69,7 +69,7 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = DEVICES)]
     pub device: DeviceChoice,
-    /// Precision of the networks under OpenVINO; auto measures at the first start what is fastest on this CPU, int8 needs one with VNNI instructions
+    /// Precision of the networks under OpenVINO; auto measures at the first start what is fastest on this CPU, int8 needs one with VNNI instructions, with f16 the text detectors stay in f32
     #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
     pub text_precision: PrecisionChoice,

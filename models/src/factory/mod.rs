@@ -136,7 +136,7 @@ impl ZooModels {
         self.backends = match precision {
             PrecisionChoice::Always(precision) => {
                 tuning::check_precision(precision, &Cpu::detect())?;
-                Backends::all(Backend::OpenVino(precision))
+                Backends::in_precision(precision)
             }
             PrecisionChoice::Auto => {
                 let measurements = self.measure(cache)?;

@@ -1,8 +1,9 @@
 //! Chooses what computes each network on a CPU, by measuring on this machine: which library and precision is fastest
 //! differs between CPUs by factors of two to four, in both directions.
 //!
-//! Each network runs a few times on a built-in test picture in every backend and precision that exists here. Of those whose
-//! outputs agree with ONNX Runtime's in f32, the one with the shortest run is chosen. The result is kept in a file until
+//! Each network runs on a built-in test picture in every backend and precision that exists here, all of them in turns, so that
+//! other work on the machine slows none of them alone. Of those whose outputs agree with ONNX Runtime's in f32, the one with
+//! the shortest run is chosen, and of two that are as fast the more exact one. The result is kept in a file until
 //! the CPU, the library or a network changes. Face detection is not measured: its input has another shape for each photo,
 //! and OpenVINO would prepare memory for every one.
 
@@ -21,11 +22,12 @@ use crate::onnx::runtime::{Backend, Precision, Runtime};
 use crate::onnx::session::{Items, Network, Workload};
 use crate::traits::ModelError;
 
-/// Runs that are not counted: the first allocates memory.
-const WARM_UP_RUNS: usize = 1;
+/// Counted runs of each backend at least, after one that allocates memory; the shortest counts, because other work on the
+/// machine only makes runs longer.
+const LEAST_RUNS: usize = 5;
 
-/// Counted runs; the shortest counts, because other work on the machine only makes runs longer.
-const RUNS: usize = 5;
+/// Time for the runs of all backends of a network, unless so few runs take longer.
+const TIME_FOR_RUNS: Duration = Duration::from_millis(150);
 
 /// Letters of a digest that tell the files of a network apart.
 const DIGEST_LETTERS: usize = 12;
@@ -64,6 +66,14 @@ impl Backends {
             recogniser: backend,
             bib_gate: backend,
         }
+    }
+
+    /// OpenVINO in this precision, and in f32 for networks which it does not suit.
+    pub fn in_precision(precision: Precision) -> Self {
+        let text_precision = if precision == Precision::F16 { Precision::F32 } else { precision };
+        let text_detector = Backend::OpenVino(text_precision);
+        let all = Self::all(Backend::OpenVino(precision));
+        Self { text_detector, light_text_detector: text_detector, ..all }
     }
 }
 
@@ -161,12 +171,16 @@ pub fn log(measurements: &Measurements) {
 
 /// Everything that a measurement depends on.
 fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
-    let describe = |candidate: &Candidate| match &candidate.quantised {
-        Some(quantised) => {
-            let digest = quantised.sha256.get(..DIGEST_LETTERS).unwrap_or(&quantised.sha256);
-            format!("{} (int8 {digest})", candidate.identity)
+    let describe = |candidate: &Candidate| {
+        let [_, rows, columns] = candidate.input_shape;
+        let network = format!("{} {columns}x{rows}", candidate.identity);
+        match &candidate.quantised {
+            Some(quantised) => {
+                let digest = quantised.sha256.get(..DIGEST_LETTERS).unwrap_or(&quantised.sha256);
+                format!("{network} (int8 {digest})")
+            }
+            None => network,
         }
-        None => candidate.identity.clone(),
     };
     let networks: Vec<String> = candidates.iter().map(describe).collect();
     format!("{} {}, {}, {}", cpu.name, cpu.generation, runtime.describe_library(), networks.join(", "))
@@ -182,51 +196,65 @@ fn measure_network(
     let mut input = Tensor::default();
     input.reshape([1, planes, rows, columns]);
     picture::draw(&mut input, candidate.black_and_white);
-    let mut reference: Option<Vec<f32>> = None;
+    let mut opened: Vec<OpenBackend> = Vec::with_capacity(backends.len());
     for &backend in backends {
-        let result = run_network(runtime, candidate, backend, &input);
-        let (time, output) = match (result, &reference) {
-            (Ok(run), _) => run,
-            (Err(error), None) => return Err(error),
-            (Err(error), Some(_)) => {
+        match OpenBackend::new(runtime, candidate, backend, &input) {
+            Ok(open) => opened.push(open),
+            Err(error) if opened.is_empty() => return Err(error),
+            Err(error) => {
                 measurements.add_failure(format!("{}: {backend}: {error}", candidate.identity));
-                continue;
             }
-        };
-        let reference = reference.get_or_insert_with(|| output.clone());
+        }
+    }
+    let started = Instant::now();
+    let mut runs = 0;
+    while runs < LEAST_RUNS || started.elapsed() < TIME_FOR_RUNS {
+        opened.iter_mut().try_for_each(|open| open.time(&input))?;
+        runs += 1;
+    }
+    let reference = opened.first().map(|open| open.output.clone()).unwrap_or_default();
+    for OpenBackend { backend, output, shortest, .. } in opened {
         measurements.add(Measurement {
             network: candidate.identity.clone(),
             backend,
-            microseconds: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-            cosine: cosine(reference, &output),
+            microseconds: u64::try_from(shortest.as_micros()).unwrap_or(u64::MAX),
+            cosine: cosine(&reference, &output),
         });
     }
     Ok(())
 }
 
-/// Returns the time of the shortest run and the first output.
-fn run_network(
-    runtime: &Runtime,
-    candidate: &Candidate,
+/// A network in one backend, to be measured.
+struct OpenBackend {
     backend: Backend,
-    input: &Tensor,
-) -> Result<(Duration, Vec<f32>), ModelError> {
-    let file = match (backend, &candidate.quantised) {
-        (Backend::OpenVino(Precision::Int8), Some(quantised)) => &quantised.file,
-        _ => &candidate.file,
-    };
-    let mut network = Network::load(runtime, file, candidate.workload, Items::One, backend)?;
-    let mut output = Vec::new();
-    let mut shortest = Duration::MAX;
-    for run in 0..WARM_UP_RUNS + RUNS {
-        let started = Instant::now();
-        let outputs = network.run(input)?;
-        if run >= WARM_UP_RUNS {
-            shortest = shortest.min(started.elapsed());
-        }
-        output = outputs.first()?.values.to_vec();
+    network: Network,
+    output: Vec<f32>,
+    shortest: Duration,
+}
+
+impl OpenBackend {
+    /// Loads the network and runs it once.
+    fn new(
+        runtime: &Runtime,
+        candidate: &Candidate,
+        backend: Backend,
+        input: &Tensor,
+    ) -> Result<Self, ModelError> {
+        let file = match (backend, &candidate.quantised) {
+            (Backend::OpenVino(Precision::Int8), Some(quantised)) => &quantised.file,
+            _ => &candidate.file,
+        };
+        let mut network = Network::load(runtime, file, candidate.workload, Items::One, backend)?;
+        let output = network.run(input)?.first()?.values.to_vec();
+        Ok(Self { backend, network, output, shortest: Duration::MAX })
     }
-    Ok((shortest, output))
+
+    fn time(&mut self, input: &Tensor) -> Result<(), ModelError> {
+        let started = Instant::now();
+        self.network.run(input)?;
+        self.shortest = self.shortest.min(started.elapsed());
+        Ok(())
+    }
 }
 
 /// Cosine of two outputs; 0 when they differ in length.
@@ -267,6 +295,17 @@ mod tests {
         let old = Cpu { precisions: Vec::new(), ..cpu.clone() };
         assert_eq!(list_backends(true, &old, &integers), backends(&[F32]));
         assert_eq!(list_backends(false, &cpu, &integers), backends(&[]));
+    }
+
+    #[test]
+    fn text_detectors_stay_in_f32_where_f16_is_asked_for() {
+        let (half, full) = (Backend::OpenVino(Precision::F16), Backend::OpenVino(Precision::F32));
+        let Backends { embedder, text_detector, light_text_detector, recogniser, bib_gate } =
+            Backends::in_precision(Precision::F16);
+        assert_eq!([embedder, recogniser, bib_gate], [half; 3]);
+        assert_eq!([text_detector, light_text_detector], [full; 2]);
+        let bf16 = Backend::OpenVino(Precision::Bf16);
+        assert_eq!(Backends::in_precision(Precision::Bf16), Backends::all(bf16));
     }
 
     #[test]
