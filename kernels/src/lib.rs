@@ -5,7 +5,7 @@
 //! [`device::Device`].
 //!
 //! Knows nothing of networks, files, threads or any other crate of the workspace. Kernels that could run on other
-//! devices are created with a [`device::Device`]. Each kernel owns its buffers: one per thread, and a warm call
+//! devices are created with a [`device::Device`]. Kernels of pixels own their buffers: one per thread, and a warm call
 //! allocates nothing.
 
 pub mod batch;

@@ -133,11 +133,11 @@ impl CudaDevice {
     /// When the driver fails, of a launch before too.
     pub fn download(&self, memory: &Memory, length: usize) -> Result<Vec<u8>, CudaError> {
         let mut bytes = vec![0; length];
+        self.wait()?;
         if length > 0 {
-            self.wait()?;
             self.stream.memcpy_dtoh(&memory.slice.slice(..length), &mut bytes).map_err(to_error)?;
+            self.stream.synchronize().map_err(to_error)?;
         }
-        self.stream.synchronize().map_err(to_error)?;
         Ok(bytes)
     }
 
@@ -160,8 +160,11 @@ impl CudaDevice {
     /// Launches a kernel whose parameters are pointers to these memories, in order.
     ///
     /// # Errors
-    /// When the driver refuses the launch.
+    /// When memory is another device's, or the driver refuses the launch.
     pub fn launch(&self, function: &Function, grid: Grid, memories: &[&Memory]) -> Result<(), CudaError> {
+        if memories.iter().any(|memory| !Arc::ptr_eq(memory.slice.stream(), &self.stream)) {
+            return Err(CudaError::Driver("memory of another device".into()));
+        }
         let mut launch = self.stream.launch_builder(&function.function);
         for memory in memories {
             launch.arg(&memory.slice);
@@ -173,8 +176,8 @@ impl CudaDevice {
             block_dim: (threads_x, threads_y, threads_z),
             shared_mem_bytes: 0,
         };
-        // SAFETY: every parameter of our kernels is a pointer to memory of this device that is borrowed here and freed
-        // on the same stream, so after the kernel has run; the kernels stay within it (see the crate's documentation).
+        // SAFETY: every parameter of our kernels is a pointer to memory of this device, as was checked, that is borrowed here
+        // and freed on the same stream, so after the kernel has run; the kernels stay within it (see the crate's documentation).
         unsafe { launch.launch(config) }.map(|_| ()).map_err(to_error)
     }
 }
@@ -208,6 +211,10 @@ fn to_error(error: DriverError) -> CudaError {
         | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
         | CUresult::CUDA_ERROR_INVALID_PC
         | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUresult::CUDA_ERROR_NO_DEVICE
+        | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+        | CUresult::CUDA_ERROR_ASSERT
+        | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
         | CUresult::CUDA_ERROR_UNKNOWN => CudaError::Lost(text),
         _ => CudaError::Driver(text),
     }

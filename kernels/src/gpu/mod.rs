@@ -124,8 +124,8 @@ pub trait Gpu: fmt::Debug + Send + Sync {
     /// When the device has no memory for them, or fails.
     fn upload(&self, bytes: &[u8]) -> Result<Resident, GpuError>;
 
-    /// Runs a program and returns its outputs in their order. Always returns: a device that does not answer within a
-    /// minute is lost.
+    /// Runs a program and returns its outputs in their order. A device that does not answer within a minute is lost. (Where the
+    /// driver itself does not return meanwhile, this does not either: callers have a watchdog.)
     ///
     /// # Errors
     /// When the device fails: see [`GpuError`].

@@ -155,8 +155,9 @@ impl Vulkan {
 
     /// Does something whose errors wgpu reports apart from the call; without this they would panic.
     fn checked<T>(&self, action: impl FnOnce() -> T) -> Result<T, GpuError> {
+        // A lack of memory counts most: a buffer for which there is none is invalid in all that is done with it.
         let filters =
-            [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation];
+            [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
         let result = action();
         // The innermost is the one that was opened last.
@@ -320,7 +321,12 @@ impl Gpu for Vulkan {
         if needed > limit {
             return Err(GpuError::TooLarge { bytes: needed, limit });
         }
-        let buffer = self.checked(|| self.create_filled(bytes))?;
+        let buffer = self.checked(|| {
+            let buffer = self.create_filled(bytes);
+            // The bytes wait in memory of their own until the next submission, which may be long after.
+            self.queue.submit([]);
+            buffer
+        })?;
         let memory = OwnMemory { buffer, device: self.device.clone() };
         Ok(Resident { bytes: bytes.len(), memory: Arc::new(memory) })
     }

@@ -10,9 +10,10 @@ const CUDA_FAILURE: &str = "CUDA failure ";
 const CUDA_OUT_OF_MEMORY: u32 = 2;
 
 /// Numbers after which the context of the device is unusable: devices unavailable, no device, uncorrectable memory error,
-/// illegal address, launch timed out, hardware stack error, illegal instruction, misaligned address, invalid address
-/// space, invalid program counter, launch failure, unknown ("CUDA Runtime API", data type `cudaError_t`).
-const CUDA_LOST: [u32; 12] = [46, 100, 214, 700, 702, 714, 715, 716, 717, 718, 719, 999];
+/// illegal address, launch timed out, failed assertion, hardware stack error, illegal instruction, misaligned address, invalid
+/// address space, invalid program counter, launch failure, external device, unknown ("CUDA Runtime API", data type
+/// `cudaError_t`).
+const CUDA_LOST: [u32; 14] = [46, 100, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 911, 999];
 
 /// What allocators say: ONNX Runtime's arena, cuBLAS and cuDNN, Dawn.
 const NO_MEMORY: [&str; 5] =

@@ -15,7 +15,7 @@ use crate::image::tensor::{Normalisation, Tensor};
 
 /// Writes each picture at the top left of its item of a tensor, which is given the shape of the batch: resized with the
 /// filter of [`crate::resize::ResizeTarget::for_network_input`], normalised and padded. Pixels are the same on every
-/// device.
+/// device that rounds products and sums one by one; on others a pixel may differ by one level.
 ///
 /// # Errors
 /// When the device fails, or one row of a photo is more than its largest buffer.
