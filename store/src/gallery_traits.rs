@@ -16,7 +16,8 @@ pub trait Galleries: Send + Sync {
     fn can_seal(&self) -> bool;
     /// Returns the gallery of an album, if there was ever one.
     async fn get(&self, album: AlbumId) -> Result<Option<Gallery>>;
-    /// Writes a gallery; keeps how often it was opened and searched.
+    /// Writes a gallery; keeps how often it was opened and searched. `Conflict` where there is another version by now than the one
+    /// that it replaces.
     async fn save(&self, change: GalleryChange) -> Result<Gallery>;
     /// Returns the gallery of a link with its album, whether or not visitors may see it; `None` for an unknown link and for an
     /// album that is being deleted.

@@ -1,5 +1,7 @@
 //! Galleries, for organizers.
 
+use photofinish_store::StoreErrorKind;
+use photofinish_store::model::album::Album;
 use photofinish_store::model::gallery::{
     Gallery as StoredGallery, GalleryChange, GalleryLink, GallerySettings,
 };
@@ -20,6 +22,8 @@ use crate::wire::gallery::{Gallery, GalleryReport, GalleryReports, GalleryUrls, 
 const DEFAULT_TTL: Duration = Duration::days(90);
 /// Reports that are listed.
 const MAX_REPORTS: u32 = 1000;
+/// How often a change is tried that others get ahead of.
+const MAX_UPDATE_ATTEMPTS: u32 = 20;
 /// Base-62 digits of 128 bits.
 const LINK_LENGTH: usize = 22;
 
@@ -63,8 +67,31 @@ pub(crate) async fn update(
     if !ctx.store.galleries.can_seal() {
         return Err(ApiError::new(ErrorKind::NotImplemented).with_code("NO_SECRET_KEY"));
     }
-    let stored = ctx.store.galleries.get(album.id).await?;
-    let settings = changed_settings(stored.as_ref(), &input);
+    // A change leaves out what stays. Where another one came in between it begins again, so that both persist: else a link that
+    // was just replaced would open again.
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
+        let stored = ctx.store.galleries.get(album.id).await?;
+        let change = apply(&album, stored, &input)?;
+        let enabled = change.enabled;
+        match ctx.store.galleries.save(change).await {
+            Err(error) if error.kind == StoreErrorKind::Conflict => {}
+            saved => {
+                let saved = saved?;
+                tracing::info!(album.id = %album.id, key.id = %caller.key, enabled, "gallery changed");
+                return Ok(describe(&ctx, saved));
+            }
+        }
+    }
+    Err(ApiError::new(ErrorKind::Conflict))
+}
+
+/// What a request makes of a gallery.
+fn apply(
+    album: &Album,
+    stored: Option<StoredGallery>,
+    input: &UpdateGallery,
+) -> Result<GalleryChange, ApiError> {
+    let settings = changed_settings(stored.as_ref(), input);
     let was_searchable = stored.as_ref().is_some_and(|stored| stored.settings.selfie_search);
     // Only what switches it on: faces may have been switched off since, and the gallery must close all the same.
     if settings.selfie_search && !was_searchable && !album.config.face.enabled {
@@ -76,15 +103,13 @@ pub(crate) async fn update(
     let was_enabled = stored.as_ref().is_some_and(|stored| stored.enabled);
     let enabled = input.enabled.unwrap_or(was_enabled);
     let expires_at = input.expires_at.unwrap_or_else(|| kept_end(stored.as_ref(), input.enabled));
+    let replaces = stored.as_ref().map(|stored| stored.version);
     let kept_link = stored.filter(|_| !input.new_link).map(|stored| stored.link);
     let link = match kept_link {
         Some(text) => GalleryLink { digest: link_digest(&text), text },
         None => make_link(),
     };
-    let change = GalleryChange { album: album.id, enabled, link, settings, expires_at };
-    let saved = ctx.store.galleries.save(change).await?;
-    tracing::info!(album.id = %album.id, key.id = %caller.key, enabled, "gallery changed");
-    Ok(describe(&ctx, saved))
+    Ok(GalleryChange { album: album.id, enabled, link, settings, expires_at, replaces })
 }
 
 pub(crate) async fn list_reports(

@@ -4,14 +4,39 @@ use super::assert_error_kind;
 use super::fixture::AlbumFixture;
 use crate::error::StoreErrorKind;
 use crate::model::encoding::now_micros;
-use crate::model::gallery::{NewReport, ReportKind, ReportedPhoto};
+use crate::model::gallery::{
+    GalleryChange, GalleryLink, GallerySettings, NewReport, ReportKind, ReportedPhoto,
+};
 use crate::model::ids::PhotoId;
 use crate::model::photo::BoundingBox;
 use crate::store::Store;
 
-/// Checks the reports of [`crate::traits::Galleries`].
+/// Checks [`crate::traits::Galleries`].
 pub async fn galleries_suite(store: &Store) {
+    a_change_takes_the_place_of_one_version(store).await;
     a_report_is_of_all_its_photos_and_counts_once(store).await;
+}
+
+/// Two who change a gallery at once begin with the same version: the second must not undo what the first did.
+async fn a_change_takes_the_place_of_one_version(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let galleries = &fixture.store.galleries;
+    let change = |link: &str, replaces| {
+        let digest = std::array::from_fn(|at| link.as_bytes()[at % link.len()]);
+        let link = GalleryLink { text: link.to_owned(), digest };
+        let (album, settings) = (fixture.album, GallerySettings::default());
+        GalleryChange { album, enabled: true, link, settings, expires_at: None, replaces }
+    };
+    let album = fixture.album.to_string();
+    let links = ["first", "second", "third"].map(|name| format!("{name} {album}"));
+    let first = galleries.save(change(&links[0], None)).await.expect("saves");
+    assert_error_kind(galleries.save(change(&links[1], None)).await, StoreErrorKind::Conflict);
+    let second = galleries.save(change(&links[1], Some(first.version))).await.expect("saves");
+    assert!(second.version > first.version);
+    assert_error_kind(galleries.save(change(&links[2], Some(first.version))).await, StoreErrorKind::Conflict);
+    let stored = galleries.get(fixture.album).await.expect("reads");
+    assert_eq!(stored.map(|gallery| gallery.link), Some(links[1].clone()));
+    fixture.delete().await;
 }
 
 async fn report(fixture: &AlbumFixture, kind: ReportKind, visitor: u8, photos: Vec<PhotoId>) {

@@ -123,6 +123,8 @@ pub struct Gallery {
     pub opened: u64,
     /// How often it was searched.
     pub searches: u64,
+    /// Which change made it what it is; another one has another number.
+    pub version: i64,
 }
 
 /// A gallery to write in place of the one before.
@@ -138,6 +140,8 @@ pub struct GalleryChange {
     pub settings: GallerySettings,
     /// From when on it says that it is over.
     pub expires_at: Option<OffsetDateTime>,
+    /// The version that it takes the place of; `None` for the album's first gallery.
+    pub replaces: Option<i64>,
 }
 
 /// The secret part of a gallery's address.

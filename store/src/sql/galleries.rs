@@ -20,10 +20,12 @@ use crate::traits::{Galleries, Result};
 
 const OPERATION: &str = "change a gallery";
 
-const COLUMNS: &str =
-    "select album, enabled, link, settings, expires_at, opened, searches from gallery where album = $1";
+/// No gallery has it: versions are microseconds since 1970.
+const NO_VERSION: i64 = -1;
 
-const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settings, g.expires_at, g.opened, g.searches, \
+const COLUMNS: &str = "select album, enabled, link, settings, expires_at, opened, searches, updated_at from gallery where album = $1";
+
+const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settings, g.expires_at, g.opened, g.searches, g.updated_at as version, \
      a.id, a.organization, a.mode, a.created_by, a.title, a.cover_url, a.tags, a.config, \
      a.watermark_version, a.created_at, a.updated_at \
      from gallery g join album a on a.id = g.album where g.link_digest = $1 and a.closed_at is null";
@@ -37,6 +39,7 @@ struct GalleryRow {
     expires_at: Option<i64>,
     opened: i64,
     searches: i64,
+    updated_at: i64,
 }
 
 #[derive(FromRow)]
@@ -48,6 +51,7 @@ struct OpenGalleryRow {
     expires_at: Option<i64>,
     opened: i64,
     searches: i64,
+    version: i64,
     #[sqlx(flatten)]
     album: AlbumRow,
 }
@@ -119,6 +123,7 @@ impl SqlGalleries {
             expires_at: row.expires_at.map(from_micros).transpose()?,
             opened: row.opened.unsigned_abs(),
             searches: row.searches.unsigned_abs(),
+            version: row.updated_at,
         })
     }
 }
@@ -144,8 +149,10 @@ impl Galleries for SqlGalleries {
         let write = "insert into gallery (album, enabled, link, link_digest, settings, expires_at, updated_at) \
                      values ($1, $2, $3, $4, $5, $6, $7) on conflict (album) do update set enabled = excluded.enabled, \
                      link = excluded.link, link_digest = excluded.link_digest, settings = excluded.settings, \
-                     expires_at = excluded.expires_at, updated_at = excluded.updated_at";
-        query(OPERATION, write)
+                     expires_at = excluded.expires_at, \
+                     updated_at = case when excluded.updated_at > gallery.updated_at then excluded.updated_at \
+                     else gallery.updated_at + 1 end where gallery.updated_at = $8";
+        let written = query(OPERATION, write)
             .bind(change.album)
             .bind(i64::from(change.enabled))
             .bind(link)
@@ -153,8 +160,12 @@ impl Galleries for SqlGalleries {
             .bind(to_json(&change.settings)?)
             .bind(change.expires_at.map(to_micros))
             .bind(now_micros())
+            .bind(change.replaces.unwrap_or(NO_VERSION))
             .execute(&mut transaction)
             .await?;
+        if written == 0 {
+            return Err(StoreError::new(StoreErrorKind::Conflict, "the gallery has changed meanwhile"));
+        }
         let row: GalleryRow =
             query(OPERATION, COLUMNS).bind(change.album).fetch_one(&mut transaction).await?;
         transaction.commit(OPERATION).await?;
@@ -176,6 +187,7 @@ impl Galleries for SqlGalleries {
             expires_at: row.expires_at,
             opened: row.opened,
             searches: row.searches,
+            updated_at: row.version,
         };
         Ok(Some(OpenGallery { gallery: self.convert(gallery)?, album: Album::try_from(row.album)? }))
     }
