@@ -39,7 +39,7 @@ async function readSummary(panel) {
   const { "Photos found": found, ...parts } = Object.fromEntries(rows.map(([words, amount]) => [words, Number(amount)]));
   const sum = Object.values(parts).reduce((total, amount) => total + amount, 0);
   assert.equal(sum, found, JSON.stringify(rows));
-  return { sent: parts["Uploaded"], skipped: parts["Already in the album"], found };
+  return { sent: parts["Uploaded"], skipped: parts["Already in the album, by name"], found };
 }
 
 /** Paused in its middle, an upload sends what is on its way and nothing more, until it goes on. */
@@ -59,6 +59,20 @@ async function pauseAndResume(page, panel, album, folder) {
   assert.deepEqual(await readSummary(panel), { sent: 10, skipped: 0, found: 10 });
   assert.equal(uploads.count(), 10, "each is sent once");
   await uploads.end();
+}
+
+/** The same names again, of another camera: into a folder of the album. */
+async function sendAsSecondCamera(page, panel, albumId, folder, names) {
+  await panel.getByText("Put them into a folder").click();
+  await panel.getByLabel("Name of the folder").fill(" second camera/ ");
+  await checkAccessibility(page);
+  await panel.getByLabel("Choose a folder").setInputFiles(folder);
+  const isAllSent = (count) => document.querySelector(".sum dd")?.textContent === String(count);
+  await page.waitForFunction(isAllSent, names.length);
+  assert.deepEqual(await readSummary(panel), { sent: names.length, skipped: 0, found: names.length });
+  const { body } = await callFrom(page, "photos/photo/list", { albumId });
+  const wanted = [...names, ...names.map((name) => `second camera/${name}`)].sort();
+  assert.deepEqual(body.photos.map((photo) => photo.filename).sort(), wanted);
 }
 
 export async function folderFlow(world) {
@@ -85,6 +99,7 @@ export async function folderFlow(world) {
   const { body } = await callFrom(page, "photos/photo/list", { albumId: album.id });
   const names = body.photos.map((photo) => photo.filename).sort();
   assert.deepEqual(names, [...start, ...finish, "finish/late.jpg", "late.jpg"].sort());
+  await sendAsSecondCamera(page, panel, album.id, folder, names);
   assert.equal((await callFrom(page, "albums/delete", { albumId: album.id })).status, 200);
   rmSync(folder, { recursive: true });
   await close();

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 
 import type { Operations } from "./api";
-import { createClient } from "./common/http";
+import { type ApiFailure, createClient, type StreamOptions } from "./common/http";
 import type { Mode } from "./types";
 
 /** The mode that the console works in. */
@@ -12,19 +12,51 @@ export const mode = signal<Mode>("test");
 /** Whether the service says that nobody is signed in. */
 export const isSignedOut = signal(false);
 
-/** Calls an operation, or follows one that streams. */
-export const { call, stream: follow } = createClient<Operations>({
-  base: "/console/api",
-  headers: () => ({ "x-photofinish-mode": mode.value }),
-  onFailure: (failure) => {
-    if (failure.status === 401 && /^SESSION_/.test(failure.reason)) isSignedOut.value = true;
-  },
-});
+const onFailure = (failure: ApiFailure) => {
+  if (failure.status === 401 && /^SESSION_/.test(failure.reason)) isSignedOut.value = true;
+};
 
-/** Sends bytes to a presigned address of the storage; says whether it took them. */
-export async function putBytes(url: string, bytes: Blob, contentType: string, signal?: AbortSignal): Promise<boolean> {
-  const init: RequestInit = { method: "PUT", body: bytes, headers: { "content-type": contentType }, credentials: "omit" };
-  if (signal) init.signal = signal;
-  const response = await fetch(url, init);
-  return response.ok;
+const clientFor = (chosen: () => Mode) =>
+  createClient<Operations>({ base: "/console/api", headers: () => ({ "x-photofinish-mode": chosen() }), onFailure });
+
+const client = clientFor(() => mode.value);
+
+/** Calls an operation. */
+export const call = client.call;
+
+/** Makes calls in one mode, for what goes on while another one may be shown. */
+export function callIn(fixed: Mode): typeof call {
+  return clientFor(() => fixed).call;
+}
+
+/** Follows an operation that streams. Where the session ends meanwhile it goes on once somebody has signed in again. */
+export async function follow<P extends keyof Operations & string, T = Operations[P][1]>(
+  path: P,
+  body: Operations[P][0],
+  options: StreamOptions<T>,
+): Promise<void> {
+  for (;;) {
+    try {
+      return await client.stream(path, body, options);
+    } catch (error) {
+      if (!isSignedOut.value) throw error;
+    }
+    options.onConnection?.(false);
+    await untilSignedIn(options.signal);
+    if (options.signal.aborted) return;
+  }
+}
+
+function untilSignedIn(abort: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      unsubscribe();
+      abort.removeEventListener("abort", finish);
+      resolve();
+    };
+    abort.addEventListener("abort", finish);
+    // Told of the present value at once, which is that nobody is.
+    const unsubscribe = isSignedOut.subscribe((isOut) => !isOut && finish());
+    if (abort.aborted) finish();
+  });
 }

@@ -4,7 +4,7 @@ import { computed, signal } from "@preact/signals";
 
 import type { Session } from "./api";
 import { call, isSignedOut, mode } from "./calls";
-import { ApiFailure } from "./common/http";
+import { ApiFailure, toApiFailure } from "./common/http";
 import { isLanguage, switchLanguage } from "./common/words";
 import type { Mode } from "./types";
 
@@ -34,7 +34,7 @@ export async function loadSession(): Promise<void> {
   try {
     await enter(await call("session/get", {}));
   } catch (error) {
-    const failure = error as ApiFailure;
+    const failure = toApiFailure(error);
     if (failure.status === 401) session.value = null;
     else sessionFailure.value = failure;
   }

@@ -117,8 +117,9 @@ impl Site {
             Page::Console | Page::Root => {
                 self.audience != Audience::Visitors && !self.settings.is_gallery_host(headers)
             }
-            Page::Gallery | Page::QrCode(_) => self.audience != Audience::Accounts,
-            Page::File(_) => true,
+            Page::Gallery => self.audience != Audience::Accounts,
+            // It is drawn from its address alone, and the console shows it too.
+            Page::QrCode(_) | Page::File(_) => true,
         }
     }
 

@@ -102,6 +102,9 @@ fn the_console_moves_to_its_own_address_when_there_is_one() {
         (at(&console, "/g/aaaaaaaaaaaaaaaaaaaaaa"), at(&api, "/g/aaaaaaaaaaaaaaaaaaaaaa")),
         (404, 200)
     );
+    // Its pages show it too, and load pictures of their own host alone.
+    let qr_code = "/g/aaaaaaaaaaaaaaaaaaaaaa/qr.svg";
+    assert_eq!((at(&console, qr_code), at(&api, qr_code)), (200, 200));
     // What no page of this host sends is refused where there are operations.
     assert_eq!((at(&console, "/console/api/session/get"), at(&api, "/console/api/session/get")), (403, 404));
     assert_eq!((at(&console, "/openapi/openapi.json"), at(&api, "/openapi/openapi.json")), (404, 200));

@@ -70,6 +70,18 @@ export function formatDay(day: string): string {
   return new Intl.DateTimeFormat(language.value, options).format(new Date(day));
 }
 
+/** The day of a time where its reader is, as a field for days has it. */
+export function localDay(time: string): string {
+  const there = new Date(time);
+  const digits = (value: number) => String(value).padStart(2, "0");
+  return `${there.getFullYear()}-${digits(there.getMonth() + 1)}-${digits(there.getDate())}`;
+}
+
+/** The last second of such a day, in UTC. */
+export function endOfLocalDay(day: string): string {
+  return new Date(`${day}T23:59:59`).toISOString();
+}
+
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86400],
   ["hour", 3600],

@@ -43,6 +43,28 @@ export class ApiFailure extends Error {
   }
 }
 
+/** What was thrown, as a failure of a call: what is none is a defect of the page or of its browser. */
+export function toApiFailure(error: unknown): ApiFailure {
+  return error instanceof ApiFailure ? error : new ApiFailure(0, "UNKNOWN", String(error));
+}
+
+/** Fetches an address that the service gave. @throws ApiFailure where no answer comes */
+export async function fetchAddress(url: string, init: RequestInit = {}): Promise<Response> {
+  try {
+    return await fetch(url, { credentials: "omit", ...init });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw connectionLost();
+  }
+}
+
+/** Sends bytes to a presigned address of the storage; says whether it took them. @throws ApiFailure where no answer comes */
+export async function putBytes(url: string, bytes: Blob, contentType: string, signal?: AbortSignal): Promise<boolean> {
+  const init: RequestInit = { method: "PUT", body: bytes, headers: { "content-type": contentType } };
+  if (signal) init.signal = signal;
+  return (await fetchAddress(url, init)).ok;
+}
+
 /** What a client needs to know. */
 export interface ClientOptions {
   /** Where operations are, without a slash at the end. */
@@ -109,7 +131,7 @@ export function createClient<O extends Known<O>>(options: ClientOptions): Client
       failure = await readFailure(response);
     } catch (error) {
       if (signal?.aborted) throw error;
-      failure = new ApiFailure(0, "CONNECTION_LOST", "no answer");
+      failure = connectionLost();
     }
     options.onFailure?.(failure);
     throw failure;
@@ -117,7 +139,15 @@ export function createClient<O extends Known<O>>(options: ClientOptions): Client
   return {
     async call<P extends keyof O & string>(path: P, body: O[P][0], signal?: AbortSignal): Promise<O[P][1]> {
       const response = await request(path, body, "application/json", signal);
-      return (await response.json()) as O[P][1];
+      try {
+        return (await response.json()) as O[P][1];
+      } catch (error) {
+        if (signal?.aborted) throw error;
+        // The answer broke off.
+        const failure = connectionLost();
+        options.onFailure?.(failure);
+        throw failure;
+      }
     },
     async stream<P extends keyof O & string, T = O[P][1]>(path: P, body: O[P][0], stream: StreamOptions<T>): Promise<void> {
       let lastId: string | undefined;
@@ -131,7 +161,11 @@ export function createClient<O extends Known<O>>(options: ClientOptions): Client
             attempt = 0;
             lastId = event.id ?? lastId;
             if (event.name === "done") return;
-            if (event.name === "error") throw toFailure(JSON.parse(event.data), 500, null);
+            if (event.name === "error") {
+              const ended = fromEnvelope(JSON.parse(event.data), 500, null);
+              options.onFailure?.(ended);
+              throw ended;
+            }
             if (event.name === "message") stream.onMessage(JSON.parse(event.data) as T);
           }
         } catch (error) {
@@ -146,13 +180,17 @@ export function createClient<O extends Known<O>>(options: ClientOptions): Client
   };
 }
 
+function connectionLost(): ApiFailure {
+  return new ApiFailure(0, "CONNECTION_LOST", "no answer");
+}
+
 async function readFailure(response: Response): Promise<ApiFailure> {
   const requestId = response.headers.get("x-request-id");
   const body: unknown = await response.json().catch(() => null);
-  return toFailure(body, response.status, requestId);
+  return fromEnvelope(body, response.status, requestId);
 }
 
-function toFailure(body: unknown, status: number, requestId: string | null): ApiFailure {
+function fromEnvelope(body: unknown, status: number, requestId: string | null): ApiFailure {
   const envelope = (body ?? {}) as { code?: string; status?: number; message?: string; data?: FailureData };
   const code = envelope.code ?? "UNKNOWN";
   return new ApiFailure(envelope.status ?? status, code, envelope.message ?? code, envelope.data ?? {}, requestId);

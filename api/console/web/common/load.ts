@@ -3,7 +3,7 @@
 import { type Signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import type { ApiFailure } from "./http";
+import { type ApiFailure, toApiFailure } from "./http";
 
 /** Something that is being loaded. The last value stays while it is loaded again. */
 export interface Load<T> {
@@ -32,13 +32,28 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, inputs: re
       },
       (error: unknown) => {
         if (abort.signal.aborted) return;
-        failure.value = error as ApiFailure;
+        failure.value = toApiFailure(error);
         isLoading.value = false;
       },
     );
     return () => abort.abort();
   }, [...inputs, current]);
   return { value, failure, isLoading, reload: () => (round.value += 1) };
+}
+
+/** How soon what goes on is looked at again. It takes some seconds. */
+const LOOK_AGAIN_MS = 3000;
+
+/** Reloads again and again as long as what was loaded says that something goes on. */
+export function useReloading<T>(load: Load<T>, goesOn: (value: T) => boolean, reload = load.reload): void {
+  const value = load.value.value;
+  const isOn = value !== undefined && goesOn(value);
+  useEffect(() => {
+    if (!isOn) return;
+    const timer = setTimeout(reload, LOOK_AGAIN_MS);
+    return () => clearTimeout(timer);
+    // A failure is no reason to stop, and leaves the value as it is.
+  }, [isOn, value, load.failure.value]);
 }
 
 /** Something the visitor may do, one at a time. */
@@ -60,7 +75,7 @@ export function useAction<A extends unknown[]>(act: (...input: A) => Promise<unk
     try {
       await act(...input);
     } catch (error) {
-      failure.value = error as ApiFailure;
+      failure.value = toApiFailure(error);
     }
     isBusy.value = false;
   };

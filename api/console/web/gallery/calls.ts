@@ -7,7 +7,7 @@ import type {
   PublicPhotos as Photos,
   VisitorOperations,
 } from "../api";
-import { createClient } from "../common/http";
+import { ApiFailure, createClient, fetchAddress, putBytes } from "../common/http";
 
 export type { PublicErasure as Erasure, PublicGallery as Gallery, PublicPhoto as Photo } from "../api";
 
@@ -52,16 +52,16 @@ export function createDownload(source: Source, photos: Photo[] | null): Promise<
 /** Uploads a selfie after its owner agreed; returns its ticket. */
 export async function sendSelfie(image: Blob, version: number, language: string): Promise<ProbeTicket> {
   const ticket = await call("gallery/search/face/signed", { consent: true, consentVersion: version, language });
-  const sent = await fetch(ticket.uploadUrl, { method: "PUT", headers: { "content-type": image.type || "image/jpeg" }, body: image });
-  if (!sent.ok) throw new Error(`the selfie was not accepted: ${sent.status}`);
+  const isTaken = await putBytes(ticket.uploadUrl, image, image.type || "image/jpeg");
+  if (!isTaken) throw new ApiFailure(413, "SELFIE_TOO_LARGE", "the selfie was refused");
   return ticket;
 }
 
 /** Saves a photo as a file. Fetched first, because browsers name no file of another host. */
 export async function savePhoto(photo: Photo): Promise<void> {
   const { url, filename } = await call("gallery/download", { photoId: photo.id });
-  const response = await fetch(url);
-  if (!response.ok) throw new Error(`the photo could not be fetched: ${response.status}`);
+  const response = await fetchAddress(url);
+  if (!response.ok) throw new ApiFailure(response.status, response.status < 500 ? "NOT_FOUND" : "UNKNOWN", "not fetched");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
   link.download = filename;

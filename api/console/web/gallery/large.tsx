@@ -1,6 +1,6 @@
 /** One photo large. */
 
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import { useAction } from "../common/load";
 import { Button } from "../common/ui/button";
@@ -51,9 +51,15 @@ export function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, o
     notify(t(kind === "not_me" ? "photo.hidden" : "photo.reported"));
     if (kind === "not_me") onHide(photo);
   });
-  const open = (element: HTMLDialogElement | null) => {
-    if (element && !element.open) element.showModal();
-  };
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      // As for other dialogs: what has left the page gives no focus back.
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
   const key = (event: KeyboardEvent) => {
     if (event.key === "ArrowLeft" && hasPrevious) onMove(-1);
     else if (event.key === "ArrowRight" && hasNext) onMove(1);
@@ -64,7 +70,7 @@ export function Large({ gallery, photo, hasPrevious, hasNext, onMove, onClose, o
   // Lines break between words, not within one.
   const words = captionWords(photo, true).map((word) => word.replaceAll(" ", "\u00a0")).join(" · ");
   return (
-    <dialog ref={open} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key} {...swipe}>
+    <dialog ref={dialog} class="large" aria-label={t("photo.large")} onClose={onClose} onKeyDown={key} {...swipe}>
       <figure>
         <figcaption class="large-head">
           <span>{words}</span>

@@ -49,9 +49,8 @@ function Closed() {
 
 function Open({ gallery }: { gallery: Gallery }) {
   const asked = new URLSearchParams(location.search).get("bib");
-  const source = useSignal<Source | null>(
-    asked && gallery.bibSearch ? { kind: "bib", text: asked } : gallery.browse ? { kind: "all" } : null,
-  );
+  const first: Source | null = gallery.browse ? { kind: "all" } : null;
+  const source = useSignal<Source | null>(asked && gallery.bibSearch ? { kind: "bib", text: asked } : first);
   const show = (next: Source | null) => {
     source.value = next;
     const query = next?.kind === "bib" ? `?bib=${encodeURIComponent(next.text)}` : "";
@@ -65,13 +64,13 @@ function Open({ gallery }: { gallery: Gallery }) {
         {gallery.intro && <p class="intro">{gallery.intro}</p>}
       </header>
       <div class="finders">
-        {gallery.bibSearch && <BibForm source={source.value} onSearch={(text) => show({ kind: "bib", text })} />}
+        {gallery.bibSearch && <BibForm source={source.value} onSearch={(text) => show(text ? { kind: "bib", text } : first)} />}
         {gallery.selfieSearch && (
           <Selfie
             gallery={gallery}
             source={source.value}
             onFound={(imageId, until) => show({ kind: "selfie", imageId, until })}
-            onForgotten={() => show(gallery.browse ? { kind: "all" } : null)}
+            onForgotten={() => show(first)}
           />
         )}
       </div>
@@ -80,12 +79,12 @@ function Open({ gallery }: { gallery: Gallery }) {
   );
 }
 
+/** Without a number it goes back to what the gallery shows at first. */
 function BibForm({ source, onSearch }: { source: Source | null; onSearch: (text: string) => void }) {
   const text = useSignal(source?.kind === "bib" ? source.text : "");
   const submit = (event: Event) => {
     event.preventDefault();
-    const bib = text.value.trim();
-    if (bib !== "") onSearch(bib);
+    onSearch(text.value.trim());
   };
   return (
     <form class="finder" role="search" onSubmit={submit}>

@@ -3,7 +3,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import type { ApiFailure } from "../common/http";
+import { type ApiFailure, toApiFailure } from "../common/http";
 import { VirtualGrid } from "../common/ui/grid";
 import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
 import { type Gallery, type Photo, type Source, loadPhotos } from "./calls";
@@ -15,6 +15,9 @@ import { t, tCount } from "./text";
 
 /** Two photos beside each other on a phone: runners look at each, and have few. */
 const NARROW_ROW = 175;
+
+/** So many photos before the last one that is there, more of them are loaded. */
+const AHEAD = 5;
 
 /** After so long addresses of pictures are near their end, which is after ten minutes, milliseconds. */
 const OLD = 9 * 60_000;
@@ -55,7 +58,7 @@ function useFound(source: Source) {
       found.value = { pages: [...before, { cursor, photos, since }], nextCursor, total };
       failure.value = undefined;
     } catch (error) {
-      failure.value = error as ApiFailure;
+      failure.value = toApiFailure(error);
     }
     isLoading.value = false;
   };
@@ -71,7 +74,7 @@ function useFound(source: Source) {
       change(({ photos }) => photos.map((photo) => fresh.get(photo.id) ?? photo));
       failure.value = undefined;
     } catch (error) {
-      failure.value = error as ApiFailure;
+      failure.value = toApiFailure(error);
     }
   };
   const hide = (hidden: Photo) => change(({ photos }) => photos.filter((photo) => photo.id !== hidden.id), 1);
@@ -95,6 +98,12 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
   const { pages, nextCursor, total } = found.value;
   const photos = all.value;
   const large = shown.value === null ? undefined : photos[shown.value];
+  const move = (step: number) => {
+    const next = Math.max(0, (shown.value ?? 0) + step);
+    // The list behind the large photo does not scroll, and loads nothing by itself.
+    if (next >= photos.length - AHEAD && nextCursor) void loadMore(nextCursor);
+    shown.value = Math.min(photos.length - 1, next);
+  };
   return (
     <section class="results" aria-labelledby="results-title">
       <div class="row row-apart">
@@ -119,8 +128,8 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
           gallery={gallery}
           photo={large}
           hasPrevious={shown.value > 0}
-          hasNext={shown.value < photos.length - 1}
-          onMove={(step) => (shown.value = Math.min(photos.length - 1, Math.max(0, (shown.value ?? 0) + step)))}
+          hasNext={shown.value < photos.length - 1 || nextCursor !== null}
+          onMove={move}
           onClose={() => (shown.value = null)}
           onHide={hideShown}
           onMissing={() => renew(large)}

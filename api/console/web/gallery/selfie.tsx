@@ -65,6 +65,7 @@ export function Selfie({ gallery, source, onFound, onForgotten }: SelfieProps) {
 function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: string, until: string) => void }) {
   const agreed = useSignal(false);
   const isCameraOn = useSignal(false);
+  const isCameraRefused = useSignal(false);
   const id = useId();
   const send = useAction(async (image: Blob) => {
     const ticket = await sendSelfie(image, gallery.consentVersion, language.value);
@@ -83,7 +84,15 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
       </div>
       {gallery.privacyUrl && <a href={gallery.privacyUrl} rel="noreferrer" target="_blank">{t("foot.privacy")}</a>}
       {isCameraOn.value && agreed.value ? (
-        <Camera isBusy={send.isBusy.value} onTaken={(image) => void send.run(image)} onOff={() => (isCameraOn.value = false)} />
+        <Camera
+          isBusy={send.isBusy.value}
+          onTaken={(image) => void send.run(image)}
+          onOff={() => (isCameraOn.value = false)}
+          onRefused={() => {
+            isCameraRefused.value = true;
+            isCameraOn.value = false;
+          }}
+        />
       ) : (
         <div class="row">
           <Button kind="main" disabled={!agreed.value} onClick={() => (isCameraOn.value = true)}>{t("selfie.camera")}</Button>
@@ -93,6 +102,7 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
           </label>
         </div>
       )}
+      {isCameraRefused.value && <p class="failed" role="alert">{t("selfie.noCamera")}</p>}
       {send.isBusy.value && <p role="status">{t("selfie.searching")}</p>}
       <Failed failure={send.failure.value} />
     </div>
@@ -103,12 +113,13 @@ interface CameraProps {
   isBusy: boolean;
   onTaken: (image: Blob) => void;
   onOff: () => void;
+  /** There is none, or the visitor does not let it be used. */
+  onRefused: () => void;
 }
 
 /** The picture of the front camera, and a button that takes it. */
-function Camera({ isBusy, onTaken, onOff }: CameraProps) {
+function Camera({ isBusy, onTaken, onOff, onRefused }: CameraProps) {
   const video = useRef<HTMLVideoElement>(null);
-  const isRefused = useSignal(false);
   const isReady = useSignal(false);
   useEffect(() => {
     let stream: MediaStream | undefined;
@@ -120,7 +131,7 @@ function Camera({ isBusy, onTaken, onOff }: CameraProps) {
       if (video.current) video.current.srcObject = stream;
     };
     const stop = () => stream?.getTracks().forEach((track) => track.stop());
-    begin().catch(() => (isRefused.value = true));
+    begin().catch(() => !isGone && onRefused());
     return () => {
       isGone = true;
       stop();
@@ -134,7 +145,6 @@ function Camera({ isBusy, onTaken, onOff }: CameraProps) {
     canvas.getContext("2d")?.drawImage(source, 0, 0);
     canvas.toBlob((image) => image && onTaken(image), "image/jpeg", 0.92);
   };
-  if (isRefused.value) return <p class="failed" role="alert">{t("selfie.noCamera")}</p>;
   return (
     <div class="stack">
       <video ref={video} class="camera" autoPlay playsInline muted onLoadedData={() => (isReady.value = true)} aria-label={t("selfie.picture")} />

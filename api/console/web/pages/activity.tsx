@@ -5,7 +5,7 @@ import { useSignal } from "@preact/signals";
 import type { Event as ActivityEvent } from "../api";
 import { call, follow } from "../calls";
 import { formatTime } from "../common/format";
-import type { ApiFailure } from "../common/http";
+import { type ApiFailure, toApiFailure } from "../common/http";
 import { useWhile } from "../common/load";
 import { Empty, ErrorState, Loading } from "../common/ui/states";
 import { ConnectionLost, Page } from "../shell";
@@ -39,7 +39,7 @@ export function ActivityPage() {
       });
     };
     begin().catch((error: unknown) => {
-      if (!signal.aborted) failure.value = error as ApiFailure;
+      if (!signal.aborted) failure.value = toApiFailure(error);
     });
   }, []);
   return (

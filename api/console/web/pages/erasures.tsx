@@ -1,12 +1,11 @@
 /** What was erased from an album, or from all of them, with the receipts; and the removal of a runner. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 
 import type { Erasure } from "../api";
 import { call } from "../calls";
 import { formatBytes, formatNumber, formatTime } from "../common/format";
-import { useAction, useLoad } from "../common/load";
+import { useAction, useLoad, useReloading } from "../common/load";
 import { place, setQuery } from "../common/router";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
@@ -25,8 +24,6 @@ import { RemoveRunner } from "./remove-runner";
 
 /** Erasures at first, and by each press of the button for more. */
 const PAGE = 200;
-/** How soon a running erasure is looked at again. It takes some seconds. */
-const LOOK_AGAIN_MS = 3000;
 
 /** The page of an album's erasures. */
 export function ErasuresPage({ album }: AlbumProps) {
@@ -76,13 +73,7 @@ function useErasures(of: { albumId?: string }): LoadedList<Erasure> {
     (part) => part.erasures,
     [of.albumId],
   );
-  const list = erasures.load.value.value?.items;
-  const isRunning = list?.some((erasure) => erasure.state === "running") ?? false;
-  useEffect(() => {
-    if (!isRunning) return;
-    const timer = setTimeout(erasures.load.reload, LOOK_AGAIN_MS);
-    return () => clearTimeout(timer);
-  }, [list]);
+  useReloading(erasures.load, ({ items }) => items.some((erasure) => erasure.state === "running"));
   return erasures;
 }
 

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 
 import type { Gallery } from "../api";
 import { call } from "../calls";
-import { formatNumber, formatTime } from "../common/format";
+import { endOfLocalDay, formatNumber, formatTime, localDay } from "../common/format";
 import { useAction, useLoad } from "../common/load";
 import { Button, CopyText } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
@@ -18,6 +18,11 @@ import { WatermarkPanel } from "./watermark";
 
 /** For how long a gallery that has ended is opened again where no other end is chosen, as the service opens a new one. */
 const DAYS_AGAIN = 90;
+
+/** The end of a gallery that is opened now and gets no other. */
+function usualEnd(): string {
+  return new Date(Date.now() + DAYS_AGAIN * 86_400_000).toISOString();
+}
 
 /** Whether its end is over: it is closed then, though nobody has closed it. */
 function hasEnded({ expiresAt }: Pick<Gallery, "expiresAt">): boolean {
@@ -114,9 +119,9 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
   const save = useAction(async () => {
     // An end that nobody touched is not sent: null would say that the gallery has none, and one without an end that is opened
-    // gets one from the service.
+    // gets one from the service. One that was emptied is the usual one, as the field says.
     const { expiresAt, ...others } = form.value;
-    const end = expiresAt === gallery.expiresAt ? {} : { expiresAt };
+    const end = expiresAt === gallery.expiresAt ? {} : { expiresAt: expiresAt ?? usualEnd() };
     const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...others, ...end });
     form.value = pickSettings(saved);
     onSaved(saved);
@@ -124,8 +129,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   });
   const open = (enabled: boolean) => {
     const isOver = enabled && hasEnded(form.value);
-    const expiresAt = new Date(Date.now() + DAYS_AGAIN * 86_400_000).toISOString();
-    set(isOver ? { enabled, expiresAt } : { enabled });
+    set(isOver ? { enabled, expiresAt: usualEnd() } : { enabled });
   };
   const { enabled, bibSearch, selfieSearch, browse } = form.value;
   const needsContact = selfieSearch && !(form.value.contact && form.value.privacyUrl);
@@ -173,7 +177,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
 type FormProps = { form: ReturnType<typeof pickSettings>; set: (change: Partial<Gallery>) => void };
 
 function GalleryTexts({ form, set }: FormProps) {
-  const day = form.expiresAt?.slice(0, 10) ?? "";
+  const day = form.expiresAt ? localDay(form.expiresAt) : "";
   return (
     <>
       <SelectField
@@ -208,7 +212,7 @@ function GalleryTexts({ form, set }: FormProps) {
         error={form.enabled && hasEnded(form) ? t("gallery.expires_past") : undefined}
         type="date"
         value={day}
-        onInput={(value) => set({ expiresAt: value ? `${value}T23:59:59Z` : null })}
+        onInput={(value) => set({ expiresAt: value ? endOfLocalDay(value) : null })}
       />
       <Field
         label={t("gallery.searches")}

@@ -5,7 +5,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { PipelineOverview, Progress } from "../api";
 import { follow } from "../calls";
 import { formatDuration, formatNumber } from "../common/format";
-import type { ApiFailure } from "../common/http";
+import { type ApiFailure, toApiFailure } from "../common/http";
 import { useCalm, useWhile } from "../common/load";
 import { link } from "../common/router";
 import { Bar } from "../common/ui/bar";
@@ -81,7 +81,7 @@ function useLiveProgress(albumId: string, pipeline: Signal<PipelineOverview | un
       const onMessage = (message: Progress) => (progress.value = message);
       follow("albums/progress", { albumId }, { signal, onMessage })
         .then(() => (isIdle.value = true))
-        .catch((error: unknown) => (failure.value = error as ApiFailure));
+        .catch((error: unknown) => (failure.value = toApiFailure(error)));
     },
     [albumId, nudge.value],
   );

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 
 import type { Photo } from "../api";
 import { call, mode } from "../calls";
-import type { ApiFailure } from "../common/http";
+import { type ApiFailure, toApiFailure } from "../common/http";
 import type { PhotoFilter } from "../types";
 
 /** Photos per request. */
@@ -61,7 +61,7 @@ export class PhotoList {
       this.cursor = page.nextCursor;
       this.isThere.value = true;
     } catch (error) {
-      this.failure.value = error as ApiFailure;
+      this.failure.value = toApiFailure(error);
     }
     this.isLoading.value = false;
   }

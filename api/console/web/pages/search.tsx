@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { call, putBytes } from "../calls";
+import { call } from "../calls";
 import { formatConfidence, formatTime } from "../common/format";
-import { ApiFailure } from "../common/http";
+import { ApiFailure, putBytes } from "../common/http";
 import { useAction } from "../common/load";
 import { link, navigate, place } from "../common/router";
 import { Button } from "../common/ui/button";

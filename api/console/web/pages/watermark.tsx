@@ -4,9 +4,9 @@ import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 
 import type { Watermark, WatermarkSettings } from "../api";
-import { call, putBytes } from "../calls";
+import { call } from "../calls";
 import { formatShare } from "../common/format";
-import { ApiFailure, wait } from "../common/http";
+import { ApiFailure, putBytes, wait } from "../common/http";
 import { useAction, useLoad, useWhile } from "../common/load";
 import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";

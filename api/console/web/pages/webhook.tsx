@@ -5,7 +5,7 @@ import { useSignal } from "@preact/signals";
 import type { Delivery, DeliveryDetail, Webhook } from "../api";
 import { call } from "../calls";
 import { formatAgo, formatNumber, formatTime } from "../common/format";
-import { type Load, useAction, useLoad } from "../common/load";
+import { type Load, useAction, useLoad, useReloading } from "../common/load";
 import { link, navigate } from "../common/router";
 import { Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
@@ -64,6 +64,7 @@ export function WebhookPage({ webhookId }: { webhookId: string }) {
   };
   const shown = useSignal<string | null>(null);
   const found = webhook.value.value;
+  useReloading(deliveries, ({ items }) => items.some((delivery) => delivery.state === "pending"), reload);
   const above = (
     <p class="eyebrow">
       <a href={link("/webhooks")}>{t("nav.webhooks")}</a>
@@ -140,6 +141,8 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
   });
   const toggle = useAction(async () => {
     load.value.value = await call("webhooks/update", { webhookId, enabled: !webhook.enabled });
+    // What waits is given up when it is switched off.
+    onTest();
   });
   const rotate = useAction(async () => {
     secret.value = (await call("webhooks/rotate", { webhookId, overlapHours: OVERLAP_HOURS })).secret;

@@ -8,7 +8,7 @@ import { formatBytes, formatNumber } from "../common/format";
 import { useCalm } from "../common/load";
 import { Bar } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
-import { FileField } from "../common/ui/field";
+import { Field, FileField } from "../common/ui/field";
 import { Failed } from "../common/ui/states";
 import { session } from "../session";
 import { ConnectionLost } from "../shell";
@@ -24,11 +24,13 @@ export function UploadPanel({ albumId }: { albumId: string }) {
   const { mediaTypes = [], maxPhotoBytes = 0 } = session.value ?? {};
   const upload = findUpload(albumId, maxPhotoBytes);
   const isOver = useSignal(false);
-  const add = (found: FoundFiles) => void upload.add(found);
-  const drop = async (event: DragEvent) => {
+  const folder = useSignal("");
+  const intake = { mediaTypes, folder: folder.value };
+  const add = (found: FoundFiles | Promise<FoundFiles>) => void upload.add(found);
+  const drop = (event: DragEvent) => {
     event.preventDefault();
     isOver.value = false;
-    if (event.dataTransfer) add(await findDropped(event.dataTransfer, mediaTypes));
+    if (event.dataTransfer) add(findDropped(event.dataTransfer, intake));
   };
   const accept = mediaTypes.join(",");
   return (
@@ -40,7 +42,7 @@ export function UploadPanel({ albumId }: { albumId: string }) {
         isOver.value = true;
       }}
       onDragLeave={() => (isOver.value = false)}
-      onDrop={(event) => void drop(event)}
+      onDrop={drop}
     >
       <h2 id="upload-title">{t("upload.title")}</h2>
       <div class="row">
@@ -50,16 +52,26 @@ export function UploadPanel({ albumId }: { albumId: string }) {
           folder
           multiple
           accept={accept}
-          onFiles={(files) => add(findPicked(files, mediaTypes))}
+          onFiles={(files) => add(findPicked(files, intake))}
         />
         <FileField
           label={t("upload.files")}
           multiple
           accept={accept}
-          onFiles={(files) => add(findPicked(files, mediaTypes))}
+          onFiles={(files) => add(findPicked(files, intake))}
         />
         <p class="quiet small grow">{t("upload.hint", { size: formatBytes(maxPhotoBytes) })}</p>
       </div>
+      <details>
+        <summary>{t("upload.into")}</summary>
+        <Field
+          label={t("upload.into_name")}
+          hint={t("upload.into_hint")}
+          maxLength={100}
+          value={folder.value}
+          onInput={(value) => (folder.value = value)}
+        />
+      </details>
       {upload.state.value !== "idle" && <UploadStatus upload={upload} />}
     </section>
   );
@@ -136,6 +148,7 @@ function Summary({ counts }: { counts: UploadCounts }) {
         <dd>{formatNumber(counts.found)}</dd>
       </div>
       {counts.others > 0 && <p class="small quiet">{tCount("upload.others", counts.others)}</p>}
+      {counts.unreadable > 0 && <p class="failed">{tCount("upload.unreadable", counts.unreadable)}</p>}
     </dl>
   );
 }

@@ -5,8 +5,8 @@
 
 import { computed, signal } from "@preact/signals";
 
-import { call, mode, putBytes } from "../calls";
-import { ApiFailure, backoff, wait } from "../common/http";
+import { callIn, mode } from "../calls";
+import { ApiFailure, backoff, putBytes, wait } from "../common/http";
 import type { FoundFiles, NamedFile } from "./files";
 
 /** Photos sent at once. */
@@ -34,6 +34,8 @@ export interface UploadCounts {
   left: number;
   /** Files that are no photos; not among those found. */
   others: number;
+  /** Files and folders that the browser could not read; not among those found. */
+  unreadable: number;
 }
 
 /** Where a photo is sent. */
@@ -50,7 +52,7 @@ interface Uploaded {
   photoId: string;
 }
 
-const NOTHING: UploadCounts = { found: 0, sent: 0, skipped: 0, tooLarge: 0, failed: 0, left: 0, others: 0 };
+const NOTHING: UploadCounts = { found: 0, sent: 0, skipped: 0, tooLarge: 0, failed: 0, left: 0, others: 0, unreadable: 0 };
 
 /** The upload to one album. */
 export class Upload {
@@ -75,20 +77,27 @@ export class Upload {
   private workers = 0;
   private abort = new AbortController();
 
+  /** In the mode of the album: its visitor may look at the other one meanwhile. */
+  private readonly call = callIn(mode.value);
+
   constructor(
     private readonly albumId: string,
     private readonly maxBytes: number,
   ) {}
 
-  /** Begins with photos, or adds them to those that are being sent. */
-  async add(found: FoundFiles): Promise<void> {
-    const isNew = !this.isActive.value;
-    if (isNew) this.reset();
-    this.change({ found: found.photos.length, left: found.photos.length, others: found.others });
-    this.bytesFound.value += found.photos.reduce((sum, photo) => sum + photo.file.size, 0);
-    if (isNew) this.state.value = "listing";
+  /** Begins with photos, or adds them to those that are being sent. Large folders take a while to be found. */
+  async add(finding: FoundFiles | Promise<FoundFiles>): Promise<void> {
+    if (!this.isActive.value) {
+      this.reset();
+      this.state.value = "listing";
+    }
     try {
-      await this.queue(found.photos);
+      const { photos, others, unreadable } = await finding;
+      // Given up meanwhile.
+      if (!this.isActive.value) return;
+      this.change({ found: photos.length, left: photos.length, others, unreadable });
+      this.bytesFound.value += photos.reduce((sum, photo) => sum + photo.file.size, 0);
+      await this.queue(photos);
     } catch (error) {
       this.stop(error);
       return;
@@ -147,7 +156,7 @@ export class Upload {
     let cursor: string | null | undefined;
     do {
       const input = { albumId: this.albumId, limit: 1000, ...(cursor ? { cursor } : {}) };
-      const page = await this.persist(() => call("photos/photo/list", input, this.abort.signal));
+      const page = await this.persist(() => this.call("photos/photo/list", input, this.abort.signal));
       for (const photo of page.photos) if (photo.state !== "awaiting_upload") names.add(photo.filename);
       cursor = page.nextCursor;
     } while (cursor);
@@ -201,7 +210,7 @@ export class Upload {
     const photos = this.waiting.splice(0, TICKETS);
     const entries = photos.map(({ name, contentType }) => ({ filename: name, contentType }));
     const input = { albumId: this.albumId, entries };
-    const { results } = await this.persist(() => call("photos/photo/signed/batch", input, this.abort.signal));
+    const { results } = await this.persist(() => this.call("photos/photo/signed/batch", input, this.abort.signal));
     for (const [index, photo] of photos.entries()) {
       const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
       const end = expiresAt ? Date.parse(expiresAt) : Infinity;
@@ -216,7 +225,7 @@ export class Upload {
   private async signAgain({ photo, photoId, until }: Ticket): Promise<boolean> {
     if (until > Date.now()) return false;
     try {
-      await this.persist(() => call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+      await this.persist(() => this.call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
     } catch (error) {
       // After a long pause the service has deleted it itself.
       if (!(error instanceof ApiFailure) || error.status !== 404) throw error;
@@ -253,7 +262,7 @@ export class Upload {
     if (this.unconfirmed.length === 0 || this.unconfirmed.length < least) return;
     const sent = this.unconfirmed.splice(0);
     const input = { albumId: this.albumId, photoIds: sent.map(({ photoId }) => photoId) };
-    const { results } = await this.persist(() => call("photos/photo/success/batch", input, this.abort.signal));
+    const { results } = await this.persist(() => this.call("photos/photo/success/batch", input, this.abort.signal));
     for (const [index, { photo }] of sent.entries()) {
       const result = results[index];
       if (result?.success) this.settle(photo, { sent: 1 });

@@ -1,11 +1,11 @@
 /** The start list of an album: what it is now, and the import of another one. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 
 import type { CheckedList, ImportedList, Operations, StartListSettings } from "../../api";
 import { call } from "../../calls";
 import { formatConfidence, formatNumber, formatTime } from "../../common/format";
-import { useAction, useLoad } from "../../common/load";
+import { useAction, useLoad, useReloading } from "../../common/load";
 import { link } from "../../common/router";
 import { translateIfThere } from "../../common/words";
 import { Button } from "../../common/ui/button";
@@ -29,6 +29,7 @@ interface ChosenFile {
 export function StartListPanel(props: { albumId: string; settings: StartListSettings; save: Save }) {
   const { albumId, settings, save } = props;
   const list = useLoad((signal) => call("albums/startlist/get", { albumId }, signal), [albumId]);
+  useReloading(list, ({ left }) => left > 0);
   const file = useSignal<ChosenFile | undefined>(undefined);
   const choose = async ([chosen]: File[]) => {
     if (!chosen) return;
@@ -160,7 +161,14 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
   });
   return (
     <div class="stack">
-      <ColumnFields header={file.list.header} columns={columns} />
+      <ColumnFields
+        header={file.list.header}
+        columns={columns.value}
+        onChange={(chosen) => {
+          columns.value = chosen;
+          checked.value = undefined;
+        }}
+      />
       {picked.left.length > 0 && <p class="quiet">{t("start_list.left_out", { names: picked.left.join(", ") })}</p>}
       <SelectField
         label={t("start_list.mode")}
@@ -169,7 +177,10 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
           ["replace", t("start_list.replace")],
           ["merge", t("start_list.merge")],
         ]}
-        onChange={(chosen) => (mode.value = chosen as "replace" | "merge")}
+        onChange={(chosen) => {
+          mode.value = chosen as "replace" | "merge";
+          checked.value = undefined;
+        }}
       />
       <div class="row">
         <Button busy={check.isBusy.value} onClick={() => void check.run()}>
@@ -187,11 +198,11 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
 }
 
 /** Which column has what. Without a choice the service goes by the names. */
-function ColumnFields(props: { header: string[]; columns: Signal<ColumnChoice> }) {
-  const { header, columns } = props;
+function ColumnFields(props: { header: string[]; columns: ColumnChoice; onChange: (columns: ColumnChoice) => void }) {
+  const { header, columns, onChange } = props;
   const choose = (name: ColumnName, value: string) => {
-    const { [name]: _, ...others } = columns.value;
-    columns.value = value ? { ...others, [name]: value } : others;
+    const { [name]: _, ...others } = columns;
+    onChange(value ? { ...others, [name]: value } : others);
   };
   return (
     <fieldset class="stack stack-tight">
@@ -201,7 +212,7 @@ function ColumnFields(props: { header: string[]; columns: Signal<ColumnChoice> }
           <SelectField
             key={name}
             label={t(`start_list.column_${name}`)}
-            value={columns.value[name] ?? ""}
+            value={columns[name] ?? ""}
             options={[["", t("start_list.guess")], ...header.filter(Boolean).map((each) => [each, each] as const)]}
             onChange={(value) => choose(name, value)}
           />
