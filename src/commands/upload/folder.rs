@@ -1,5 +1,6 @@
 //! Which files of a folder are photos. Only names decide: whether the bytes are an image is for the service to say.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,23 +23,37 @@ pub struct Listing {
     pub photos: Vec<LocalPhoto>,
     /// How many other files there were.
     pub skipped: usize,
+    /// Subfolders that cannot be read, with the reason: those of the system on a card, for example.
+    pub unreadable: Vec<String>,
 }
 
-/// Walks the folder and its subfolders, and skips names that begin with a dot. `prefix` is put before every name.
+/// Walks the folder and its subfolders, and skips names that begin with a dot. `prefix` is put before every name. A folder to
+/// which links lead too is walked once.
 ///
 /// # Errors
-/// When a folder cannot be read.
+/// When the folder itself cannot be read.
 pub fn list_photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
-    let mut listing = Listing { photos: Vec::new(), skipped: 0 };
+    let mut listing = Listing { photos: Vec::new(), skipped: 0, unreadable: Vec::new() };
+    let mut walked = HashSet::from([folder.canonicalize()?]);
     let mut folders = vec![folder.to_path_buf()];
     while let Some(current) = folders.pop() {
-        for entry in std::fs::read_dir(&current)? {
-            let path = entry?.path();
+        let paths = match read_folder(&current) {
+            Ok(paths) => paths,
+            Err(error) if current == folder => return Err(error),
+            Err(error) => {
+                listing.unreadable.push(format!("{}: {error}", current.display()));
+                continue;
+            }
+        };
+        for path in paths {
             if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
                 continue;
             }
             if path.is_dir() {
-                folders.push(path);
+                let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+                if walked.insert(real) {
+                    folders.push(path);
+                }
             } else if let Some(content_type) = media_type(&path.to_string_lossy()) {
                 let name = format!("{prefix}{}", name_below(folder, &path));
                 listing.photos.push(LocalPhoto { name, path, content_type });
@@ -49,6 +64,10 @@ pub fn list_photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
     }
     listing.photos.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(listing)
+}
+
+fn read_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
 
 fn name_below(folder: &Path, path: &Path) -> String {
@@ -72,8 +91,18 @@ mod tests {
         let names: Vec<&str> = listing.photos.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["b.JPG", "start/a.jpeg"]);
         assert_eq!(listing.skipped, 1);
+        assert!(listing.unreadable.is_empty());
         let prefixed = list_photos(folder.path(), "cam2/").unwrap().photos;
         assert_eq!(prefixed[1].name, "cam2/start/a.jpeg");
         assert_eq!(prefixed[1].path, listing.photos[1].path);
+    }
+    #[test]
+    fn a_link_to_a_folder_above_sends_nothing_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.jpg"), b"x").unwrap();
+        std::fs::create_dir(folder.path().join("day 1")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("day 1/all")).unwrap();
+        let listing = list_photos(folder.path(), "").unwrap();
+        assert_eq!(listing.photos.len(), 1);
     }
 }

@@ -66,16 +66,23 @@ pub fn run(arguments: &UploadArguments) -> anyhow::Result<ExitCode> {
     let bar = progress_bar(missing.len() as u64);
     let outcome = send_all(&sender, &missing, usize::from(arguments.parallel), &bar);
     bar.finish_and_clear();
+    let outcome = outcome?;
+    let not_sent = missing.len() - outcome.sent - outcome.refused.len();
     let summary = Summary {
         found: missing.len() + present,
         present,
         skipped: listing.skipped,
+        unreadable: listing.unreadable,
         left_alone,
         stale_after: arguments.stale_after,
-        outcome: outcome?,
+        not_sent: sender
+            .why_ended()
+            .filter(|_| not_sent > 0)
+            .map(|reason| NotSent { files: not_sent, reason: reason.to_owned() }),
+        outcome,
     };
     print!("{summary}");
-    Ok(if summary.outcome.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is to be done, given what the album has.
@@ -148,7 +155,9 @@ fn send_all(
         let threads: Vec<_> = (0..parallel.min(batches.len().max(1)))
             .map(|number| {
                 std::thread::Builder::new().name(format!("upload-{number}")).spawn_scoped(scope, || {
-                    while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    while sender.why_ended().is_none()
+                        && let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
                         let outcome = sender.send_batch(batch, bar);
                         total.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                     }
@@ -174,9 +183,24 @@ struct Summary {
     found: usize,
     present: usize,
     skipped: usize,
+    unreadable: Vec<String>,
     left_alone: usize,
     stale_after: u32,
+    /// Those that were not tried, and why.
+    not_sent: Option<NotSent>,
     outcome: Outcome,
+}
+
+struct NotSent {
+    files: usize,
+    reason: String,
+}
+
+impl Summary {
+    /// Whether the album has all photos of the folder.
+    fn is_complete(&self) -> bool {
+        self.outcome.refused.is_empty() && self.not_sent.is_none() && self.unreadable.is_empty()
+    }
 }
 
 impl std::fmt::Display for Summary {
@@ -188,6 +212,12 @@ impl std::fmt::Display for Summary {
         writeln!(f, "  {} refused", refused.len())?;
         for Refusal { name, reason } in refused {
             writeln!(f, "    {name}: {reason}")?;
+        }
+        if let Some(NotSent { files, reason }) = &self.not_sent {
+            writeln!(f, "  {files} not sent: {reason}")?;
+        }
+        for folder in &self.unreadable {
+            writeln!(f, "{folder}: cannot be read, its photos are not among these")?;
         }
         if self.skipped > 0 {
             writeln!(f, "{} other files were left out (no image by their name)", self.skipped)?;

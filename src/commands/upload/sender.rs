@@ -1,7 +1,8 @@
 //! Uploads files into one album: signs, uploads and confirms them in batches, each request retried while that can help.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
@@ -24,6 +25,10 @@ const RETRY: RetryPolicy = RetryPolicy {
     max_delay: Duration::from_secs(15),
     upload_statuses: RetriedUploadStatuses::Transient,
 };
+/// For so long an upload waits for a service that does not answer, or answers that it cannot now.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Answers to a whole call after which all others get them too: no key, no right, no album.
+const FINAL_STATUSES: [u16; 3] = [401, 403, 404];
 /// The longest time of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -31,6 +36,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Sender {
     client: Client,
     album: String,
+    /// Why nothing can be sent any more.
+    end: OnceLock<String>,
 }
 
 /// The photos of the album that have one file name.
@@ -101,7 +108,8 @@ impl Sender {
             bail!("{url} is not the address of a service");
         }
         let options = ClientOptions { timeout: CALL_TIMEOUT, retry: RETRY, ..ClientOptions::default() };
-        Ok(Self { client: Client::new(url.as_str(), key, options), album: album.to_string() })
+        let client = Client::new(url.as_str(), key, options);
+        Ok(Self { client, album: album.to_string(), end: OnceLock::new() })
     }
 
     /// The photos of the album, by file name.
@@ -144,13 +152,25 @@ impl Sender {
         }
     }
 
-    /// Signs, uploads and confirms a batch.
+    /// Why nothing can be sent any more; `None` while something can.
+    pub fn why_ended(&self) -> Option<&str> {
+        self.end.get().map(String::as_str)
+    }
+
+    /// Signs, uploads and confirms a batch. Where nothing can be sent any more it does nothing, and [`Self::why_ended`] says
+    /// why.
     pub fn send_batch(&self, files: &[LocalPhoto], bar: &ProgressBar) -> Outcome {
         let mut outcome = Outcome::default();
-        let tickets = match self.sign(files) {
+        let tickets = match self.sign_patiently(files, bar) {
             Ok(tickets) => tickets,
+            Err(error) if is_passing(&error) || is_final(&error) => {
+                // Another thread may have said it first.
+                self.end.get_or_init(|| error.to_string());
+                return outcome;
+            }
             Err(error) => {
                 files.iter().for_each(|file| outcome.refuse(file, error.to_string()));
+                bar.inc(files.len() as u64);
                 return outcome;
             }
         };
@@ -164,6 +184,29 @@ impl Sender {
         }
         self.confirm(&uploaded, &mut outcome);
         outcome
+    }
+
+    /// Signs, and waits for a service that is away for longer than the retries of a call do: what it refuses meanwhile would
+    /// have to be found and sent again.
+    fn sign_patiently(
+        &self,
+        files: &[LocalPhoto],
+        bar: &ProgressBar,
+    ) -> Result<Vec<Result<UploadTicket, ErrorBody>>, ClientError> {
+        let begun = Instant::now();
+        loop {
+            match self.sign(files) {
+                Err(error)
+                    if is_passing(&error) && begun.elapsed() < PATIENCE && self.why_ended().is_none() =>
+                {
+                    bar.set_message("(the service does not answer, trying again)");
+                }
+                result => {
+                    bar.set_message("");
+                    return result;
+                }
+            }
+        }
     }
 
     fn sign(&self, files: &[LocalPhoto]) -> Result<Vec<Result<UploadTicket, ErrorBody>>, ClientError> {
@@ -227,6 +270,18 @@ impl Sender {
             }
         }
     }
+}
+
+/// Whether the same call may succeed later.
+fn is_passing(error: &ClientError) -> bool {
+    match error {
+        ClientError::Transport { .. } => true,
+        error => error.status().is_some_and(|status| status == 408 || status == 429 || status >= 500),
+    }
+}
+
+fn is_final(error: &ClientError) -> bool {
+    error.status().is_some_and(|status| FINAL_STATUSES.contains(&status))
 }
 
 /// Whether the storage may have refused because the URL has expired: with 403, or with 400 as Google's does.

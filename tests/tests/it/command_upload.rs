@@ -236,6 +236,21 @@ fn a_stale_upload_is_removed_by_the_clock_of_the_service_and_only_while_unconfir
     assert_eq!(service.requests(), expected);
 }
 
+/// A key is revoked while photos are on their way: the others are not tried one batch after another.
+#[test]
+fn an_upload_ends_when_its_key_is_revoked() {
+    let service = Scripted::start(Script { listed: json!([]), revoked_after: Some(16), ..Script::default() });
+    let names: Vec<String> = (0..60).map(|number| format!("{number:02}.jpg")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let output = service.run(&names, &["--parallel", "1"]);
+    assert_eq!(output.code, Some(1), "{}", output.combined_output());
+    for said in ["60 photos in the folder", "16 sent and confirmed", "0 refused", "44 not sent: ", "401"] {
+        assert!(output.stdout.contains(said), "{said}: {}", output.stdout);
+    }
+    let asked = service.requests().iter().filter(|request| request.starts_with("signed ")).count();
+    assert_eq!(asked, 2, "the first batch and the one that was refused");
+}
+
 /// The behaviour of a fake service, which a real one could not be made to show at the right moment.
 #[derive(Default)]
 struct Script {
@@ -247,6 +262,8 @@ struct Script {
     refused: &'static [&'static str],
     /// Numbers of the tickets that have expired when they are signed.
     expired: &'static [&'static str],
+    /// The number of tickets after which the key is revoked.
+    revoked_after: Option<u32>,
 }
 
 /// A fake service that follows a script until the test process ends. Its clock stands at 2020-01-01 02:00 UTC.
@@ -276,6 +293,10 @@ impl Scripted {
 
     /// Uploads files of these names; returns the summary.
     fn upload(&self, names: &[&str]) -> String {
+        self.run(names, &[]).expect_success().to_owned()
+    }
+
+    fn run(&self, names: &[&str], more: &[&str]) -> CommandOutput {
         let (shell, folder) = (Shell::new(), tempfile::tempdir().expect("a folder"));
         for name in names {
             std::fs::write(folder.path().join(name), TestPhoto::new(64, 64).to_jpeg()).expect("a file");
@@ -283,7 +304,7 @@ impl Scripted {
         let path = folder.path().to_string_lossy().into_owned();
         let album = "01890000-0000-7000-8000-000000000000";
         let arguments = ["upload", "--url", &self.origin, "--key", "any", "--album", album, &path];
-        shell.run(&arguments, &[]).expect_success().to_owned()
+        shell.run(&[&arguments[..], more].concat(), &[])
     }
 
     /// The requests so far, in order.
@@ -310,6 +331,10 @@ impl Script {
                 (format!("get {photo}"), 200, json!({ "id": photo, "state": state }))
             }
             Some("delete") => (format!("delete {photo}"), 200, json!({ "success": true })),
+            Some("signed/batch") if self.revoked_after.is_some_and(|most| *signed >= most) => {
+                let error = json!({ "code": "UNAUTHORIZED", "status": 401, "message": "Unauthorized" });
+                ("signed not".to_owned(), 401, error)
+            }
             Some("signed/batch") => {
                 let entries = body["entries"].as_array().expect("entries");
                 let names = entries.iter().map(|entry| entry["filename"].clone()).collect();
