@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use photofinish_store::model::cost::{OVERHEAD_STAGE, Spent};
 use photofinish_store::model::photo::FailureReason;
@@ -99,10 +99,9 @@ impl<S: SteppedStage> Worker<S> {
             };
             let mut timer = self.stats.start_batch();
             let (batch, share) = self.wait_for_share(batch);
-            timer.begin_step();
+            let step_began = timer.begin_step();
             // Before the stage runs: the last one writes what its photos cost.
             charge_overhead(&batch, timer.take_overhead());
-            let step_began = Instant::now();
             let results = match self.run_isolated(&mut stage, &batch) {
                 Ok(results) => results,
                 Err(outage) => {

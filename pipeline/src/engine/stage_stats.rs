@@ -161,9 +161,10 @@ impl StageStats {
 }
 
 impl BatchTimer<'_> {
-    /// Begins the step, whose core was waited for since the batch was taken.
-    pub(crate) fn begin_step(&mut self) {
+    /// Begins the step, whose core was waited for since the batch was taken; returns when.
+    pub(crate) fn begin_step(&mut self) -> Instant {
         self.started_at = Instant::now();
+        self.started_at
     }
 
     /// Returns what the thread spent between its last batch and this one, and what is left of that one.
