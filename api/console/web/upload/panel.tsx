@@ -136,20 +136,22 @@ function Summary({ counts }: { counts: UploadCounts }) {
     ["upload.sum_left", counts.left],
   ];
   return (
-    <dl class="sum numeric">
-      {rows.map(([words, amount]) => (
-        <div key={words}>
-          <dt>{t(words)}</dt>
-          <dd>{formatNumber(amount)}</dd>
+    <>
+      <dl class="sum numeric">
+        {rows.map(([words, amount]) => (
+          <div key={words}>
+            <dt>{t(words)}</dt>
+            <dd>{formatNumber(amount)}</dd>
+          </div>
+        ))}
+        <div class="sum-total">
+          <dt>{t("upload.sum_found")}</dt>
+          <dd>{formatNumber(counts.found)}</dd>
         </div>
-      ))}
-      <div class="sum-total">
-        <dt>{t("upload.sum_found")}</dt>
-        <dd>{formatNumber(counts.found)}</dd>
-      </div>
+      </dl>
       {counts.others > 0 && <p class="small quiet">{tCount("upload.others", counts.others)}</p>}
       {counts.unreadable > 0 && <p class="failed">{tCount("upload.unreadable", counts.unreadable)}</p>}
-    </dl>
+    </>
   );
 }
 
