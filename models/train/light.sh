@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes models/trained/light_text_detector.onnx and its calibration from nothing but this repository, the package registries
-# and the text networks that `cargo xtask setup` fetches, by which it is calibrated. About 100 minutes on two cores. Run at the root of the repository;
-# needs npm.
+# and the text networks that `cargo xtask setup` fetches, by which it is calibrated. About 100 minutes on two cores. Run at the
+# root of the repository; needs npm.
 set -eu
 . models/train/environment.sh
 # Before two programs want them at once.

@@ -71,6 +71,10 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
     const ticket = await sendSelfie(image, gallery.consentVersion, language.value);
     onFound(ticket.imageId, ticket.imageExpiresAt);
   });
+  const openCamera = () => {
+    isCameraRefused.value = false;
+    isCameraOn.value = true;
+  };
   const choose = (event: { currentTarget: HTMLInputElement }) => {
     const file = event.currentTarget.files?.[0];
     if (file) void send.run(file);
@@ -95,7 +99,7 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
         />
       ) : (
         <div class="row">
-          <Button kind="main" disabled={!agreed.value} onClick={() => (isCameraOn.value = true)}>{t("selfie.camera")}</Button>
+          <Button kind="main" disabled={!agreed.value} onClick={openCamera}>{t("selfie.camera")}</Button>
           <label class="file-button" aria-disabled={!agreed.value}>
             <input type="file" accept="image/jpeg,image/png,image/webp" disabled={!agreed.value || send.isBusy.value} onChange={choose} />
             <span class="button button-plain">{t("selfie.file")}</span>
