@@ -12,7 +12,7 @@ use super::parsers::{self, ON_OFF};
 #[command(next_help_heading = "Console (roles all, serve)")]
 pub struct ConsoleArguments {
     /// Whether there are the console and galleries
-    #[arg(long, env = "PHOTOFINISH_CONSOLE", value_name = "ON_OFF", default_value = "on", value_parser = ON_OFF)]
+    #[arg(long, env = "PHOTOFINISH_CONSOLE", value_name = "ON_OFF", default_value = "on", action = clap::ArgAction::Set, value_parser = ON_OFF)]
     pub console: bool,
     /// Address of the console, for a network of its own: it is not on that of the API then [default: the address of the API]
     #[arg(long, env = "PHOTOFINISH_CONSOLE_LISTEN", value_name = "ADDRESS", value_parser = parsers::address)]

@@ -257,12 +257,28 @@ pub mod tests {
     }
 
     #[test]
+    fn every_value_that_a_setting_names_is_accepted() {
+        let mut accepted = 0;
+        for arg in Settings::arguments() {
+            for value in arg.get_possible_values() {
+                let checked = settings::check_one(&arg, value.get_name().as_ref());
+                assert!(checked.is_ok(), "{}={}: {checked:?}", settings::variable(&arg), value.get_name());
+                accepted += 1;
+            }
+        }
+        assert!(accepted > 20, "{accepted} values");
+        assert!(!config(&[("PHOTOFINISH_CONSOLE", "off")]).unwrap().settings.console.console);
+    }
+
+    #[test]
     fn defaults_are_the_documented_ones() {
         let config = config::<&str>(&[]).unwrap();
         assert_eq!(config.settings.service.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.public_url.as_str(), "http://127.0.0.1:8080/");
         assert_eq!(config.storage_url, "file:data/objects");
-        assert_eq!(config.settings.api.upload_ttl, Duration::from_secs(900));
+        let api = &config.settings.api;
+        let lifetimes = [api.upload_ttl, api.download_ttl, api.probe_ttl];
+        assert_eq!(lifetimes, [900, 3600, 3600].map(Duration::from_secs));
     }
 
     #[test]
