@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use photofinish_api::context::{ApiSettings, ConsoleSettings};
+use photofinish_api::context::{ApiSettings, ConsoleSettings, StorageOrigin};
 use photofinish_pipeline::marking::WatermarkPicture;
 use photofinish_store::Store;
 use photofinish_store::blobs::local::uploads::UploadPace;
@@ -28,25 +28,51 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BODY_BYTES: u64 = 64 << 10;
 /// Largest JSON body of a batch: 1000 file names of 255 characters, each escaped in six bytes, fits.
 const MAX_BATCH_BYTES: u64 = 4 << 20;
+/// Between the first two tries to learn the origin of the storage, and between the last ones.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 /// Longest side of a preview and of a thumbnail in a new album, in pixels.
 const PREVIEW_MAX_DIMENSION: u32 = 2048;
 const THUMBNAIL_MAX_DIMENSION: u32 = 512;
 
-/// Returns the origin of the URLs under which browsers load pictures; `None` if it is not known now: then pages show none.
-pub async fn storage_origin(store: &Store) -> Option<String> {
+/// Returns the origin of the URLs under which browsers load pictures. Where the storage cannot sign one now, because nobody
+/// gives credentials for instance, it is asked for again until it can.
+pub async fn find_storage_origin(store: &Store) -> StorageOrigin {
+    let origin = StorageOrigin::default();
+    if !try_to_find(store, &origin).await {
+        let (store, origin) = (store.clone(), origin.clone());
+        tokio::spawn(async move {
+            let mut retry_in = FIRST_RETRY;
+            loop {
+                tokio::time::sleep(retry_in).await;
+                if try_to_find(&store, &origin).await {
+                    return;
+                }
+                retry_in = (retry_in * 2).min(LAST_RETRY);
+            }
+        });
+    }
+    origin
+}
+
+/// Returns whether it was found.
+async fn try_to_find(store: &Store, origin: &StorageOrigin) -> bool {
     let nobody = (OrganizationId(Uuid::nil()), AlbumId(Uuid::nil()), PhotoId(Uuid::nil()));
     let key = ObjectKey::photo(nobody.0, nobody.1, nobody.2, ObjectRole::Preview);
     match store.blobs.download_url(&key, Duration::from_secs(60)).await {
-        Ok(url) => Some(url.origin().ascii_serialization()),
+        Ok(url) => {
+            origin.set(url.origin().ascii_serialization());
+            true
+        }
         Err(error) => {
-            tracing::warn!(%error, "no URL of the storage could be signed, pages of the console show no pictures");
-            None
+            tracing::warn!(%error, "failed to sign a URL of the storage, pages show no pictures until it succeeds");
+            false
         }
     }
 }
 
 /// Returns the settings of the API.
-pub fn api_settings(config: &Config, storage_origin: Option<String>) -> ApiSettings {
+pub fn api_settings(config: &Config, storage_origin: StorageOrigin) -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {
         enabled: true,
         confidence_threshold,

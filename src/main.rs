@@ -17,8 +17,10 @@ mod probe_process;
 mod role;
 mod run;
 mod secrets;
+mod servers;
 mod shutdown;
 mod store;
+mod supervision;
 mod tasks;
 mod telemetry;
 

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +19,20 @@ use photofinish_pipeline::{
     ReservedCores, ThreadCounts,
 };
 use photofinish_store::{GcOptions, Store};
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 
 use crate::adapters::{ProbeAdapter, ServiceHealth};
-use crate::api_settings::{api_settings, storage_origin};
+use crate::api_settings::{api_settings, find_storage_origin};
 use crate::config::{Config, GcSchedule};
 use crate::events::client::{SystemLookup, WebhookClients};
 use crate::events::sender::WebhookSender;
 use crate::file_limit::FileLimit;
 use crate::own_process::{OwnProcess, RunningPipeline};
 use crate::role::Role;
-use crate::shutdown::{Signals, end_process, wait_until_stopped};
+use crate::servers::{Listeners, Servers};
+use crate::shutdown::{Signals, end_process};
 use crate::store::{self, EmbeddedLocks};
 use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
@@ -132,19 +131,20 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let seats = Seats::new(raise_file_limit());
     let opening = open(&config);
     let Some((store, models)) = signals.run_until_signal(opening).await.transpose()? else { return Ok(()) };
-    let address = config.settings.service.listen;
-    let listener = listen(address).await?;
+    // All that may fail comes before photos are taken: what ends a process counts as an attempt for those that it has.
+    let listeners = Listeners::bind(&config, role).await?;
+    let webhooks = prepare_webhooks(&config, &store)?;
+    let settings = api_settings(&config, find_storage_origin(&store).await);
     reclaim_leases(role, &store).await;
     let (pipeline, probes) = start_processing(&config, role, &store, &models);
     search_faces_on_gpu(&config, role, &store, &models);
     let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &models));
-    let webhooks = prepare_webhooks(&config, &store)?;
     let own = Arc::new(OwnProcess::new(role, running));
     let device_users = DeviceUsers { pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context::from(Dependencies {
         store: store.clone(),
         health: Arc::new(ServiceHealth::new(&store, pipeline.as_ref(), probes.as_ref(), &own)),
-        settings: Arc::new(api_settings(&config, storage_origin(&store).await)),
+        settings: Arc::new(settings),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         webhooks: Arc::new(webhooks.clone()),
         render_metrics: metrics_renderer(&metrics),
@@ -167,24 +167,19 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
-    let tasks = Tasks::start(&config, own, webhooks, &stopped);
-    let admin = start_admin(&config, &context, stopped.clone()).await?;
-    let console = start_console(&config, role, &context, stopped.clone()).await?;
-    tracing::info!(listen = %address, role = %role, "ready for requests");
-    let api = start_api(role, listener, context, stopped);
+    let mut tasks = Tasks::start(&config, own, webhooks, &stopped);
+    let mut servers = listeners.serve(role, &context, &stopped);
+    tracing::info!(listen = %config.settings.service.listen, role = %role, "ready for requests");
 
-    let failure = wait_for_end(&mut signals, &device_users).await;
+    let failure = wait_for_end(&mut signals, &device_users, &mut servers).await;
     tracing::info!("stopping");
     stop.send_replace(true);
     // At once: the pipeline takes no more photos, and gives back what it has even where another task has panicked.
-    let (tasks, pipeline) = tokio::join!(tasks.stop(), stop_pipeline(pipeline));
-    let mut servers = vec![api, maintenance];
-    servers.extend([admin, console].into_iter().flatten());
-    for server in servers {
-        server.await?;
-    }
+    let (ended_tasks, pipeline) = tokio::join!(tasks.stop(), stop_pipeline(pipeline));
+    let (servers, maintenance) = tokio::join!(servers.wait_for_all(), maintenance);
+    tasks.finish().await;
     close_store(&store).await;
-    tasks.and(pipeline)?;
+    ended_tasks.and(pipeline).and(servers).and(maintenance)?;
     failure.map_or(Ok(()), |reason| Err(anyhow::anyhow!("{reason}: another process has to take its place")))
 }
 
@@ -196,12 +191,17 @@ async fn stop_pipeline(pipeline: Option<Arc<Pipeline>>) -> Result<(), JoinError>
     }
 }
 
-/// Waits for a signal, or until this process cannot use its devices any more: then returns why. Whoever runs the process has
-/// to start another.
-async fn wait_for_end(signals: &mut Signals, device_users: &DeviceUsers) -> Option<String> {
+/// Waits for a signal, or until this process cannot use its devices any more or serves nobody: then returns why. Whoever runs
+/// the process has to start another.
+async fn wait_for_end(
+    signals: &mut Signals,
+    device_users: &DeviceUsers,
+    servers: &mut Servers,
+) -> Option<String> {
     tokio::select! {
         () = signals.wait() => None,
         reason = device_users.wait_for_failure() => Some(reason),
+        reason = servers.wait_for_failure() => Some(reason),
     }
 }
 
@@ -217,10 +217,6 @@ fn metrics_renderer(metrics: &PrometheusHandle) -> Arc<dyn Fn() -> String + Send
     Arc::new(move || telemetry::metrics_page::render(&metrics))
 }
 
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("listening on {address} (PHOTOFINISH_LISTEN)"))
-}
-
 /// Raises the limit of open files; returns how many connections it allows.
 fn raise_file_limit() -> SeatLimits {
     let files = FileLimit::raise();
@@ -233,59 +229,6 @@ fn raise_file_limit() -> SeatLimits {
         }
     }
     limits
-}
-
-/// Serves the API, or health and metrics alone where the role has no API.
-fn start_api(
-    role: Role,
-    listener: TcpListener,
-    context: Context,
-    stopped: watch::Receiver<bool>,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let until = wait_until_stopped(stopped);
-        if role.has_api() {
-            photofinish_api::serve(listener, context, until).await;
-        } else {
-            photofinish_api::serve_admin(listener, context, until).await;
-        }
-    })
-}
-
-/// Serves the console on its own address, where one is set.
-async fn start_console(
-    config: &Config,
-    role: Role,
-    context: &Context,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<Option<JoinHandle<()>>> {
-    let console = &config.settings.console;
-    let Some(address) = console.console_listen.filter(|_| console.is_enabled() && role.has_api()) else {
-        return Ok(None);
-    };
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listening on {address} (PHOTOFINISH_CONSOLE_LISTEN)"))?;
-    let context = context.clone();
-    Ok(Some(tokio::spawn(async move {
-        photofinish_api::serve_console(listener, context, wait_until_stopped(stopped)).await;
-    })))
-}
-
-/// Serves health and metrics on their own address, where one is set.
-async fn start_admin(
-    config: &Config,
-    context: &Context,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<Option<JoinHandle<()>>> {
-    let Some(address) = config.settings.service.admin_listen else { return Ok(None) };
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listening on {address} (PHOTOFINISH_ADMIN_LISTEN)"))?;
-    let context = context.clone();
-    Ok(Some(tokio::spawn(async move {
-        photofinish_api::serve_admin(listener, context, wait_until_stopped(stopped)).await;
-    })))
 }
 
 /// Role `all` is the only process on an embedded store, so every lease found at its start belongs to a dead process.

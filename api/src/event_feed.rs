@@ -4,12 +4,15 @@
 //! behind than these reads its own events from the database until it has caught up.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use photofinish_store::model::event::Event;
 use photofinish_store::model::ids::{KeyId, OrganizationId};
 use photofinish_store::traits::{Events, Result};
+use photofinish_store::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::errors::ApiError;
@@ -132,7 +135,10 @@ impl EventFeed {
                     return;
                 }
             }
-            let read = self.read(&*events, &mut position).await;
+            // A panic is an outage too: without a reader every stream would tell nothing for ever.
+            let reading = AssertUnwindSafe(self.read(&*events, &mut position)).catch_unwind();
+            let panicked = |_| Err(StoreError::new(StoreErrorKind::Unavailable, "read new events: panicked"));
+            let read = reading.await.unwrap_or_else(panicked);
             // Once per outage. Streams end by themselves when they cannot check their key.
             if let Err(error) = &read
                 && !is_failing

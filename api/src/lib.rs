@@ -11,6 +11,7 @@ mod auth;
 mod base62;
 mod body_budget;
 mod client_address;
+mod console_settings;
 pub mod context;
 mod credits;
 mod downloads;

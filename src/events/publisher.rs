@@ -22,10 +22,14 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// which a thousand photos a second settle. A process that is further behind reads the album.
 const KEPT_CHANGES: u32 = 4096;
 
-/// Publishes events, and deletes those older than `retention` and the changes that nobody needs, until it is dropped.
-pub async fn publish_forever(store: &Store, holder: ProcessId, retention: Duration) {
-    let publisher = Publisher { store, holder, retention };
-    tokio::join!(publisher.publish_forever(), publisher.remove_old_forever());
+/// Publishes events until it is dropped.
+pub async fn publish_forever(store: &Store, holder: ProcessId) {
+    Publisher { store, holder }.publish_forever().await;
+}
+
+/// Deletes events older than `retention`, and the changes that nobody needs, until it is dropped.
+pub async fn remove_old_forever(store: &Store, holder: ProcessId, retention: Duration) {
+    Publisher { store, holder }.remove_old_forever(retention).await;
 }
 
 /// Gives the task back, so that another process goes on at once.
@@ -38,7 +42,6 @@ pub async fn release(store: &Store, holder: ProcessId) {
 struct Publisher<'s> {
     store: &'s Store,
     holder: ProcessId,
-    retention: Duration,
 }
 
 impl Publisher<'_> {
@@ -85,19 +88,19 @@ impl Publisher<'_> {
         Ok(lease.map(|lease| HeldTask { lease, taken_at }))
     }
 
-    async fn remove_old_forever(&self) {
+    async fn remove_old_forever(&self, retention: Duration) {
         let mut interval = tokio::time::interval(RETENTION_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            report_removed("events", self.remove_expired().await);
+            report_removed("events", self.remove_expired(retention).await);
             report_removed("changes of albums", self.prune_changes().await);
         }
     }
 
     /// Deletes events that are too old; returns how many.
-    async fn remove_expired(&self) -> Result<u64, StoreError> {
-        let before = OffsetDateTime::now_utc() - self.retention;
+    async fn remove_expired(&self, retention: Duration) -> Result<u64, StoreError> {
+        let before = OffsetDateTime::now_utc() - retention;
         if !self.store.event_publisher.has_expired(before).await? {
             return Ok(0);
         }

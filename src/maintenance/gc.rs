@@ -13,15 +13,8 @@ const RUN_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// A deletion that began this long ago has probably lost its process. Two processes may delete the same album safely.
 const STALLED_DELETION_AGE: Duration = Duration::from_secs(600);
 
-/// Runs garbage collection every day until `stop`. A run may be dropped at any point: the next one finds the rest.
-pub async fn run_daily_gc(store: Store, options: GcOptions, stop: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop => {}
-        () = run_gc_forever(&store, options) => {}
-    }
-}
-
-async fn run_gc_forever(store: &Store, options: GcOptions) {
+/// Collects garbage every day until it is dropped, which may be at any point: the next run finds the rest.
+pub async fn run_daily_gc(store: &Store, options: GcOptions) {
     let mut pause = FIRST_RUN_DELAY;
     loop {
         // Random, so that services started together do not run together.

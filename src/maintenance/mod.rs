@@ -17,17 +17,17 @@ use self::memory::return_memory_forever;
 use self::probes::remove_expired_forever;
 use self::queue::measure_queue_forever;
 use crate::shutdown::wait_until_stopped;
+use crate::supervision::restart_after_panic;
 
-/// Time between the starts of two rounds.
+/// How often metrics are trimmed, and stalled deletions looked for.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time between two refreshes of the face index: faces that another process has deleted leave the memory of this one
 /// within a minute.
 const FACE_REFRESH_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Runs a round every [`ROUND_INTERVAL`], beside it what may take longer (measuring the queue, removing selfies, refreshing
-/// the face index), what depends on whether photos are processed (returning memory), and garbage
-/// collection where it is configured, until the service stops.
+/// Does all of it side by side until the service stops, each part as often as it needs; garbage collection where it is
+/// configured.
 pub async fn run(
     store: Store,
     gc: Option<GcOptions>,
@@ -35,25 +35,45 @@ pub async fn run(
     is_idle: impl Fn() -> bool,
     stopped: watch::Receiver<bool>,
 ) {
-    if let Some(options) = gc {
-        tokio::spawn(run_daily_gc(store.clone(), options, wait_until_stopped(stopped.clone())));
-    }
+    let (store, is_idle) = (&store, &is_idle);
+    let parts = async {
+        tokio::join!(
+            restart_after_panic("metrics upkeep", stopped.clone(), |_| run_upkeep_forever(&metrics)),
+            restart_after_panic("finish deletions", stopped.clone(), |_| finish_deletions_forever(store)),
+            restart_after_panic("remove selfies", stopped.clone(), |_| remove_expired_forever(store)),
+            restart_after_panic("refresh faces", stopped.clone(), |_| {
+                store.refresh_faces_every(FACE_REFRESH_INTERVAL)
+            }),
+            restart_after_panic("measure queue", stopped.clone(), |_| measure_queue_forever(store)),
+            restart_after_panic("return memory", stopped.clone(), |_| return_memory_forever(is_idle)),
+            restart_after_panic("collect garbage", stopped.clone(), |_| collect_garbage(store, gc)),
+        );
+    };
     // Interrupts everything: a store that does not respond must not delay the stop.
     tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = run_rounds(&store, &metrics) => {}
-        () = remove_expired_forever(&store) => {}
-        () = store.refresh_faces_every(FACE_REFRESH_INTERVAL) => {}
-        () = measure_queue_forever(&store) => {}
-        () = return_memory_forever(is_idle) => {}
+        () = wait_until_stopped(stopped.clone()) => {}
+        () = parts => {}
     }
 }
 
-async fn run_rounds(store: &Store, metrics: &PrometheusHandle) {
+async fn collect_garbage(store: &Store, gc: Option<GcOptions>) {
+    if let Some(options) = gc {
+        run_daily_gc(store, options).await;
+    }
+}
+
+async fn run_upkeep_forever(metrics: &PrometheusHandle) {
     let mut interval = tokio::time::interval(ROUND_INTERVAL);
     loop {
         interval.tick().await;
         metrics.run_upkeep();
+    }
+}
+
+async fn finish_deletions_forever(store: &Store) {
+    let mut interval = tokio::time::interval(ROUND_INTERVAL);
+    loop {
+        interval.tick().await;
         finish_stalled_deletions(store).await;
     }
 }

@@ -1,6 +1,5 @@
 //! Finishes erasures that a request or a process which has died left behind, in one process at a time.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use photofinish_store::model::ids::{ErasureId, ProcessId};
@@ -21,12 +20,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Finishes what is to be finished, until it is dropped.
 pub async fn erase_forever(store: &Store, holder: ProcessId) {
-    let (mut is_failing, mut unsigned) = (false, HashSet::new());
+    let mut is_failing = false;
     let mut pause = POLL_INTERVAL;
     loop {
         sleep(pause).await;
         let begun = Instant::now();
-        let finished = finish_running(store, holder, &mut unsigned).await;
+        let finished = finish_running(store, holder).await;
         pause = POLL_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR);
         match &finished {
             Ok(0) => {}
@@ -51,21 +50,16 @@ pub async fn release(store: &Store, holder: ProcessId) {
 
 /// Finishes the erasures that are running, if this process has or gets the task; returns how many. One that fails does not
 /// keep the others from being finished. Without a master secret no receipt can be signed, and none is finished: what there is
-/// to remove is removed all the same, once in the life of a process, which `unsigned` remembers.
-async fn finish_running(
-    store: &Store,
-    holder: ProcessId,
-    unsigned: &mut HashSet<ErasureId>,
-) -> Result<u64, StoreError> {
+/// to remove is removed all the same.
+async fn finish_running(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
     let (mut finished, mut first_error) = (0, None);
-    let can_sign = store.erasures.can_sign();
     let mut after: Option<ErasureId> = None;
     loop {
         let running = store.erasures.list_running(after).await?;
         let Some(last) = running.last() else { break };
         after = Some(*last);
         let mut removed = Vec::new();
-        for id in running.into_iter().filter(|id| !unsigned.contains(id)) {
+        for id in running {
             if store.tasks.take(Task::Erasing, holder, LEASE_TTL).await?.is_none() {
                 return Ok(finished);
             }
@@ -75,10 +69,8 @@ async fn finish_running(
             }
             sleep(PAUSE).await;
         }
-        if can_sign {
+        if store.erasures.can_sign() {
             finished += store.erasures.finish(&removed).await?;
-        } else {
-            unsigned.extend(removed);
         }
     }
     first_error.map_or(Ok(finished), Err)
@@ -104,11 +96,10 @@ mod tests {
         let id = store.erasures.begin_expired(&album, ExpiringPart::Faces).await.unwrap();
         let left = async || store.erasures.verify(&fixture.tenant, id).await.unwrap().stores[0].left;
         assert!(left().await > 0, "the vector is there until its erasure is finished");
-        let (holder, mut unsigned) = (ProcessId::generate(), HashSet::new());
-        for _ in 0..2 {
-            assert_eq!(finish_running(&store, holder, &mut unsigned).await.unwrap(), 0);
-            assert_eq!((left().await, unsigned.len()), (0, 1));
-        }
+        assert_eq!(store.erasures.list_running(None).await.unwrap(), [id]);
+        assert_eq!(finish_running(&store, ProcessId::generate()).await.unwrap(), 0);
+        assert_eq!(left().await, 0);
+        assert_eq!(store.erasures.list_running(None).await.unwrap(), [], "nothing is left to be removed");
         let erasure = store.erasures.get(&fixture.tenant, id).await.unwrap();
         assert_eq!((erasure.state, erasure.receipt), (ErasureState::Running, None));
     }

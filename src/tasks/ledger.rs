@@ -6,7 +6,10 @@ use std::time::Duration;
 use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::{Store, StoreError, StoreErrorKind};
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, sleep, timeout};
+
+use crate::shutdown::wait_until_stopped;
 
 /// How often counts are written: what a process that dies has counted since is lost.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
@@ -17,13 +20,8 @@ const LEASE_TTL: Duration = Duration::from_secs(15);
 /// How long the last counts of a process may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Keeps the ledger until it is dropped.
-pub async fn keep_forever(store: &Store, holder: ProcessId) {
-    tokio::join!(flush_forever(store), watch_forever(store, holder));
-}
-
-/// Writes what is left to be written.
-pub async fn stop(store: &Store) {
+/// Writes what is left to be written: after the last request was answered.
+pub async fn write_last_counts(store: &Store) {
     match timeout(FAREWELL_TIMEOUT, flush(store)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "failed to write the last counts of usage"),
@@ -37,12 +35,24 @@ async fn flush(store: &Store) -> Result<(), StoreError> {
     store.costs.flush_searches().await
 }
 
-async fn flush_forever(store: &Store) {
+/// Writes counts every [`FLUSH_INTERVAL`] until the stop. Counts that are being written then have some time left: they are
+/// in no memory any more.
+pub async fn flush_until_stopped(store: &Store, stopped: watch::Receiver<bool>) {
     let mut interval = interval(FLUSH_INTERVAL);
     let mut is_failing = false;
     loop {
-        interval.tick().await;
-        let written = flush(store).await;
+        tokio::select! {
+            () = wait_until_stopped(stopped.clone()) => return,
+            _ = interval.tick() => {}
+        }
+        let out_of_time = async {
+            wait_until_stopped(stopped.clone()).await;
+            sleep(FAREWELL_TIMEOUT).await;
+        };
+        let written = tokio::select! {
+            written = flush(store) => written,
+            () = out_of_time => return tracing::warn!("failed to write counts of usage within 2 s of the stop"),
+        };
         // Once per outage.
         if let Err(error) = &written
             && !is_failing
@@ -53,7 +63,8 @@ async fn flush_forever(store: &Store) {
     }
 }
 
-async fn watch_forever(store: &Store, holder: ProcessId) {
+/// Looks at balances, and deletes what is old, until it is dropped.
+pub async fn watch_forever(store: &Store, holder: ProcessId) {
     let mut interval = interval(WATCH_INTERVAL);
     loop {
         interval.tick().await;

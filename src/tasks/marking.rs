@@ -60,12 +60,18 @@ pub async fn release(store: &Store, holder: ProcessId) {
 /// the others from being marked.
 async fn mark_due(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
     let (mut photos, mut first_error) = (0, None);
-    for album in store.watermarks.list_albums_to_mark().await? {
+    let albums = store.watermarks.list_albums_to_mark().await?;
+    let had_work = !albums.is_empty();
+    for album in albums {
         match mark_album(store, holder, album).await {
             Ok(Some(marked)) => photos += marked,
             Ok(None) => return Ok(photos),
             Err(error) => first_error = first_error.or(Some(error)),
         }
+    }
+    // Receipts of erasures wait for who may write marked pictures.
+    if had_work {
+        store.tasks.release(TaskLease { task: Task::Marking, holder }).await?;
     }
     first_error.map_or(Ok(photos), Err)
 }
@@ -120,20 +126,30 @@ async fn mark_photos(
     let previews: Vec<(PhotoId, Bytes)> =
         found.try_filter_map(async |preview| Ok(preview)).try_collect().await?;
     let marked = draw(previews, Arc::clone(watermark)).await?;
+    let photos: Vec<PhotoId> = marked.iter().map(|(marked, _)| marked.photo).collect();
     let write = |(marked, picture): (MarkedPhoto, Bytes)| async move {
         store.blobs.write(&key(marked.photo, ObjectRole::Marked), "image/jpeg", picture).await?;
         Ok::<_, StoreError>(marked)
     };
-    let written: Vec<MarkedPhoto> =
-        stream::iter(marked).map(write).buffered(CONCURRENT_OBJECTS).try_collect().await?;
-    store.watermarks.note_marked(album.album, &written, watermark.version()).await?;
-    // A photo that was deleted meanwhile leaves no picture.
-    let photos: Vec<PhotoId> = written.iter().map(|marked| marked.photo).collect();
-    let present = store.photos.get_many(album.album, &photos).await?;
+    // All are tried, and what was written is noted and looked at whatever failed.
+    let written: Vec<Result<MarkedPhoto, StoreError>> =
+        stream::iter(marked).map(write).buffered(CONCURRENT_OBJECTS).collect().await;
+    let (written, failed): (Vec<_>, Vec<_>) = written.into_iter().partition(Result::is_ok);
+    let written: Vec<MarkedPhoto> = written.into_iter().flatten().collect();
+    let noted = store.watermarks.note_marked(album.album, &written, watermark.version()).await;
+    remove_of_deleted(store, album, &photos).await?;
+    noted?;
+    failed.into_iter().find_map(Result::err).map_or(Ok(written.len() as u64), Err)
+}
+
+/// Photos that were deleted meanwhile leave no marked picture.
+async fn remove_of_deleted(store: &Store, album: AlbumToMark, photos: &[PhotoId]) -> Result<(), StoreError> {
+    let present = store.photos.get_many(album.album, photos).await?;
     for photo in photos.iter().filter(|photo| present.iter().all(|present| present.id != **photo)) {
-        store.blobs.delete(&key(*photo, ObjectRole::Marked)).await?;
+        let key = ObjectKey::photo(album.organization, album.album, *photo, ObjectRole::Marked);
+        store.blobs.delete(&key).await?;
     }
-    Ok(written.len() as u64)
+    Ok(())
 }
 
 /// Draws the watermark on previews, one after the other: this has one core at most. Returns what each cost.

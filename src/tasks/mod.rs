@@ -8,10 +8,8 @@ mod reports;
 mod retention;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use photofinish_store::Store;
-use photofinish_store::model::album::RetentionConfig;
 use photofinish_store::model::ids::ProcessId;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
@@ -22,11 +20,13 @@ use crate::events::publisher;
 use crate::events::sender::WebhookSender;
 use crate::own_process::OwnProcess;
 use crate::shutdown::wait_until_stopped;
+use crate::supervision::restart_after_panic;
 
 /// The tasks of this process.
 pub struct Tasks {
+    store: Store,
     reporter: Reporter,
-    /// Those of a process with an API.
+    /// Those that end at the stop.
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -38,33 +38,83 @@ impl Tasks {
         webhooks: WebhookSender,
         stopped: &watch::Receiver<bool>,
     ) -> Self {
-        let process = own.id;
+        let (role, process) = (own.role, own.id);
         let store = webhooks.store().clone();
-        let mut tasks = Vec::new();
-        if own.role.has_api() {
-            let sent_until = wait_until_stopped(stopped.clone());
-            tasks.push(tokio::spawn(async move { webhooks.send_until(sent_until).await }));
-            let event_retention = config.settings.api.event_retention;
-            let publish = publish(store.clone(), process, event_retention, stopped.clone());
-            tasks.push(tokio::spawn(publish));
-            tasks.push(tokio::spawn(judge(store.clone(), process, stopped.clone())));
-            tasks.push(tokio::spawn(keep_ledger(store.clone(), process, stopped.clone())));
-            let retention_max = config.settings.api.retention_max.unwrap_or_default();
-            tasks.push(tokio::spawn(erase(store.clone(), process, retention_max, stopped.clone())));
+        let reporter = reports::start(&store, own, stopped);
+        let mut tasks = Spawner { stopped, store: store.clone(), process, tasks: Vec::new() };
+        if role.has_api() {
+            let api = &config.settings.api;
+            let (event_retention, retention_max) =
+                (api.event_retention, api.retention_max.unwrap_or_default());
+            tasks.spawn("send webhooks", move |_, _, stopped| {
+                let webhooks = webhooks.clone();
+                async move { webhooks.send_until(wait_until_stopped(stopped)).await }
+            });
+            tasks.spawn("publish events", publish);
+            tasks.spawn("remove old events", move |store, process, stopped| async move {
+                let removing = publisher::remove_old_forever(&store, process, event_retention);
+                run_until_stopped(removing, stopped).await;
+            });
+            tasks.spawn("judge photos", judge);
+            tasks.spawn("count usage", |store, _, stopped| async move {
+                ledger::flush_until_stopped(&store, stopped).await;
+            });
+            tasks.spawn("watch balances", |store, process, stopped| async move {
+                run_until_stopped(ledger::watch_forever(&store, process), stopped).await;
+            });
+            tasks.spawn("finish erasures", erase);
+            tasks.spawn("retention", move |store, process, stopped| async move {
+                run_until_stopped(retention::retain_forever(&store, process, retention_max), stopped).await;
+            });
         }
-        if own.role.has_pipeline() {
-            tasks.push(tokio::spawn(mark(store.clone(), process, stopped.clone())));
+        if role.has_pipeline() {
+            tasks.spawn("draw watermarks", mark);
         }
-        Self { reporter: reports::start(&store, own), tasks }
+        Self { tasks: tasks.tasks, reporter, store }
     }
 
-    /// Waits until they have ended: others go on with what this process did.
+    /// Waits until those have ended that end at the stop: others go on with what this process did.
     ///
     /// # Errors
     /// When a task has panicked.
-    pub async fn stop(self) -> Result<(), JoinError> {
+    pub async fn stop(&mut self) -> Result<(), JoinError> {
+        wait_for_all(std::mem::take(&mut self.tasks)).await
+    }
+
+    /// Ends what this process does for others while it answers requests and processes photos, as it does for a while after
+    /// the stop: reports, by which others know that it has faces in memory, and counts of usage.
+    pub async fn finish(self) {
         self.reporter.stop().await;
-        wait_for_all(self.tasks).await
+        ledger::write_last_counts(&self.store).await;
+    }
+}
+
+/// Starts tasks, each again after a panic.
+struct Spawner<'s> {
+    stopped: &'s watch::Receiver<bool>,
+    store: Store,
+    process: ProcessId,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Spawner<'_> {
+    fn spawn<F>(
+        &mut self,
+        name: &'static str,
+        start: impl Fn(Store, ProcessId, watch::Receiver<bool>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (store, process) = (self.store.clone(), self.process);
+        let start = move |stopped| start(store.clone(), process, stopped);
+        self.tasks.push(tokio::spawn(restart_after_panic(name, self.stopped.clone(), start)));
+    }
+}
+
+async fn run_until_stopped(task: impl Future<Output = ()>, stopped: watch::Receiver<bool>) {
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = task => {}
     }
 }
 
@@ -77,62 +127,31 @@ async fn wait_for_all(tasks: Vec<JoinHandle<()>>) -> Result<(), JoinError> {
     ended
 }
 
-async fn publish(
-    store: Store,
-    process: ProcessId,
-    event_retention: Duration,
-    stopped: watch::Receiver<bool>,
-) {
-    tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = publisher::publish_forever(&store, process, event_retention) => {}
-    }
+async fn publish(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+    run_until_stopped(publisher::publish_forever(&store, process), stopped).await;
     publisher::release(&store, process).await;
 }
 
 async fn judge(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
-    tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = judging::judge_forever(&store, process) => {}
-    }
+    run_until_stopped(judging::judge_forever(&store, process), stopped).await;
     judging::release(&store, process).await;
-}
-
-async fn keep_ledger(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
-    tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = ledger::keep_forever(&store, process) => {}
-    }
-    ledger::stop(&store).await;
 }
 
 /// Draws watermarks, where photos are processed.
 async fn mark(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
-    tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = marking::mark_forever(&store, process) => {}
-    }
+    run_until_stopped(marking::mark_forever(&store, process), stopped).await;
     marking::release(&store, process).await;
 }
 
-/// Finishes erasures, and begins those of what is old.
-async fn erase(
-    store: Store,
-    process: ProcessId,
-    retention_max: RetentionConfig,
-    stopped: watch::Receiver<bool>,
-) {
-    tokio::select! {
-        () = wait_until_stopped(stopped) => {}
-        () = erasing::erase_forever(&store, process) => {}
-        () = retention::retain_forever(&store, process, retention_max) => {}
-    }
+async fn erase(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+    run_until_stopped(erasing::erase_forever(&store, process), stopped).await;
     erasing::release(&store, process).await;
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use super::*;
 

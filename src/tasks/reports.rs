@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use photofinish_store::Store;
 use photofinish_store::model::ids::ProcessId;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::own_process::OwnProcess;
+use crate::supervision::restart_after_panic;
 
 /// Time between two reports: as long as the pipeline measures its stages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,9 +27,13 @@ pub struct Reporter {
 }
 
 /// Starts to report. A process that is alone does not: the API asks it directly.
-pub fn start(store: &Store, own: Arc<OwnProcess>) -> Reporter {
+pub fn start(store: &Store, own: Arc<OwnProcess>, stopped: &watch::Receiver<bool>) -> Reporter {
     let id = own.id;
-    let task = (!own.is_alone(store)).then(|| tokio::spawn(report_forever(store.clone(), own)));
+    let task = (!own.is_alone(store)).then(|| {
+        let (store, own) = (store.clone(), Arc::clone(&own));
+        let start = move |_| report_forever(store.clone(), Arc::clone(&own));
+        tokio::spawn(restart_after_panic("report", stopped.clone(), start))
+    });
     Reporter { store: store.clone(), id, task }
 }
 

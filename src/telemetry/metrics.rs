@@ -16,6 +16,9 @@ const QUEUE_WAIT_BUCKETS: [f64; 14] =
 /// Items processed together: powers of two up to the largest batch.
 const BATCH_BUCKETS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
+/// Panics of tasks that run as long as the process, by task.
+pub const TASK_PANICS: &str = "photofinish_task_panics_total";
+
 /// Installs the recorder of the process. Histograms have buckets and no quantiles, so that those of several processes can
 /// be added up.
 ///
@@ -33,6 +36,7 @@ pub fn install(role: Role) -> Result<PrometheusHandle, BuildError> {
     photofinish_api::metrics::describe();
     pipeline_metrics::describe();
     store_metrics::describe();
+    metrics::describe_counter!(TASK_PANICS, "Panics of tasks of the process, which began again");
     // In every role: any process may find a photo whose worker died and count it as failed.
     store_metrics::register_counters();
     if role.has_pipeline() {

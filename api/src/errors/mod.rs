@@ -198,10 +198,14 @@ impl ApiError {
         envelope.to_json()
     }
 
-    /// Logs an error of the service; errors of the caller are not logged.
+    /// Logs an error of the service; errors of the caller are not logged, and refusals, such as of a service that is full or
+    /// stops, only in detail.
     pub(crate) fn log(&self) {
-        if let Some(cause) = self.fault_causes() {
-            tracing::error!(status = self.0.kind.status(), cause, "request failed");
+        let status = self.0.kind.status();
+        match self.fault_causes() {
+            Some(cause) => tracing::error!(status, cause, "request failed"),
+            None if status >= 500 => tracing::debug!(status, "request refused"),
+            None => {}
         }
     }
 
@@ -214,10 +218,12 @@ impl ApiError {
         }
     }
 
-    /// Returns the chain of causes if the service is at fault (status 500 and above).
+    /// Returns the chain of causes if the service is at fault: of a status of 500 and above, unless it refuses what it could do.
     fn fault_causes(&self) -> Option<String> {
-        let is_fault = self.0.kind.status() >= 500;
-        is_fault.then(|| self.0.cause.as_deref().map(join_causes).unwrap_or_default())
+        let status = self.0.kind.status();
+        let causes = self.0.cause.as_deref().map(join_causes);
+        // Nothing refuses with a 500.
+        if status == 500 { Some(causes.unwrap_or_default()) } else { causes.filter(|_| status > 500) }
     }
 
     /// Logs an error of the service and returns the response.

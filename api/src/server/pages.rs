@@ -99,7 +99,6 @@ pub(super) fn routes(ctx: &Context, audience: Audience) -> BoxedFilter<(Response
 /// The files, and what headers say of them.
 struct Site {
     files: Files,
-    policy: HeaderValue,
     settings: ConsoleSettings,
     audience: Audience,
 }
@@ -107,7 +106,7 @@ struct Site {
 impl Site {
     fn new(settings: &ConsoleSettings, audience: Audience) -> Self {
         let files = settings.folder.clone().map_or(Files::Embedded, Files::Folder);
-        Self { files, policy: content_policy(settings), settings: settings.clone(), audience }
+        Self { files, settings: settings.clone(), audience }
     }
 
     /// Whether a page is on this port and host.
@@ -180,7 +179,7 @@ impl Site {
         let headers = response.headers_mut();
         headers.insert(ETAG, tag);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert("content-security-policy", self.policy.clone());
+        headers.insert("content-security-policy", content_policy(&self.settings));
         headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
         headers.insert("permissions-policy", HeaderValue::from_static(permissions));
         headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
@@ -194,7 +193,7 @@ impl Site {
 fn content_policy(settings: &ConsoleSettings) -> HeaderValue {
     let public = settings.public_url.origin();
     let other = (public != settings.console_url.origin()).then(|| public.ascii_serialization());
-    let origins = settings.storage_origin.iter().chain(&other);
+    let origins = settings.storage_origin.get().into_iter().chain(other.as_deref());
     let storage: String = origins.map(|origin| format!(" {origin}")).collect();
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:{storage}; \
@@ -242,4 +241,37 @@ fn redirect(to: &'static str) -> Response {
     *response.status_mut() = StatusCode::SEE_OTHER;
     response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
     response
+}
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::context::StorageOrigin;
+
+    #[test]
+    fn the_storage_is_permitted_as_soon_as_its_origin_is_known() {
+        let url = Url::parse("https://photos.example").unwrap();
+        let settings = ConsoleSettings {
+            is_enabled: true,
+            is_on_api_port: true,
+            public_url: url.clone(),
+            console_url: url,
+            gallery_url: None,
+            storage_origin: StorageOrigin::default(),
+            proxies: 0,
+            console_proxies: 0,
+            folder: None,
+            version: "1",
+        };
+        let bucket = "https://bucket.example";
+        let policy = |settings: &ConsoleSettings| content_policy(settings).to_str().unwrap().to_owned();
+        assert!(!policy(&settings).contains(bucket));
+        settings.storage_origin.set(bucket.to_owned());
+        assert!(
+            policy(&settings).contains(&format!("img-src 'self' blob: {bucket};")),
+            "{}",
+            policy(&settings)
+        );
+    }
 }

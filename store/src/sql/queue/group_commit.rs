@@ -3,9 +3,11 @@
 //! A sync costs the same for one photo as for a hundred, and partners confirm over many connections at once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -90,8 +92,14 @@ async fn run(database: Database, shared: Arc<SharedLedger>, mut calls: mpsc::Rec
             noted.note(&database, batch.iter().map(|call| call.album)).await?;
             commit_batch(&database, &shared, &batch).await
         };
-        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit).await;
-        match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION))) {
+        // A panic fails its batch alone: nobody else would ever commit one again.
+        let commit = AssertUnwindSafe(commit).catch_unwind();
+        let failed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
+        let committed = match tokio::time::timeout(COMMIT_TIMEOUT, commit).await {
+            Ok(Ok(committed)) => committed,
+            Ok(Err(_)) | Err(_) => Err(failed()),
+        };
+        match committed {
             Ok(replies) => {
                 for (call, confirmed) in batch.drain(..).zip(replies) {
                     // A caller that is gone needs no reply; its photos are confirmed.
