@@ -65,7 +65,8 @@ pub trait Erasures: Send + Sync {
     /// anything is left, and signs its receipt if nothing is. Returns how many are done now; to be called again for those
     /// that are not.
     async fn finish(&self, ids: &[ErasureId]) -> Result<u64>;
-    /// Returns erasures that are not done, oldest first, after this one.
+    /// Returns erasures that are not done, oldest first, after this one; without a master secret, with which none is ever done,
+    /// those of which something is left to be removed.
     async fn list_running(&self, after: Option<ErasureId>) -> Result<Vec<ErasureId>>;
     /// Returns an erasure.
     async fn get(&self, tenant: &Tenant, id: ErasureId) -> Result<Erasure>;

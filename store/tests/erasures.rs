@@ -10,9 +10,11 @@ use photofinish_servers::Postgres;
 use photofinish_store::Store;
 use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure, PhotoFate};
-use photofinish_store::model::ids::{ErasureId, PhotoId};
+use photofinish_store::model::ids::{ErasureId, PhotoId, ProcessId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::DetectedFace;
+use photofinish_store::model::process::Task;
+use photofinish_store::model::watermark::{WatermarkChange, WatermarkPlacement, WatermarkPosition};
 use photofinish_store::traits::ProbeOutcome;
 use sqlx::{Connection, Executor, PgConnection};
 use support::TestStore;
@@ -165,5 +167,33 @@ async fn no_receipt_is_signed_while_a_worker_may_write_pictures_of_what_was_dele
         assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there is one");
         finish(&store, id).await;
         assert_eq!(store.blobs.head(&preview).await.unwrap(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_receipt_is_signed_while_a_process_may_write_marked_pictures_of_what_was_deleted() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let fixture = AlbumFixture::create(&store).await;
+    let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
+    let photos =
+        [fixture.add_ready_photo(vec![], vec![]).await, fixture.add_ready_photo(vec![], vec![]).await];
+    assert!(store.tasks.take(Task::Marking, ProcessId::generate(), LONG).await.unwrap().is_some());
+    // There is nothing to mark in this album.
+    let unmarked = store.erasures.begin_photo(&tenant, album, photos[0], key).await.unwrap();
+    finish(&store, unmarked).await;
+    let placement = WatermarkPlacement { position: WatermarkPosition::Center, opacity: 0.5, scale: 0.125 };
+    let change = WatermarkChange { picture: Some("png".into()), placement };
+    store.watermarks.set(album, change).await.unwrap();
+    let of_photo = store.erasures.begin_photo(&tenant, album, photos[1], key).await.unwrap();
+    let of_album = store.erasures.begin_album(&tenant, album, key).await.unwrap();
+    for id in [of_photo, of_album] {
+        store.erasures.remove_objects(id).await.unwrap();
+        assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there may be another picture");
+        pass_leases(&mut connection, id).await;
+        finish(&store, id).await;
     }
 }

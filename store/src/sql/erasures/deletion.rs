@@ -3,7 +3,7 @@
 use sqlx::FromRow;
 
 use super::ErasurePlan;
-use super::removal::{Removal, delete_photos, find_last_lease, lock_album};
+use super::removal::{Removal, delete_photos, find_last_lease, find_marking_end, lock_album};
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
 use crate::model::album::Tenant;
@@ -82,7 +82,8 @@ impl Removal {
             return Err(StoreError::not_found(format!("photo {photo}")));
         }
         let id = ErasureId::generate();
-        let leased_until = find_last_lease(album, &[photo], &locked);
+        let marked_until = find_marking_end(&mut transaction, album).await?;
+        let leased_until = find_last_lease(album, &[photo], &locked).max(marked_until);
         let plan = ErasurePlan { deleted_photos: vec![photo], leased_until, ..ErasurePlan::default() };
         let (kind, removed) = (ErasureKind::Photo, counts.into());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };

@@ -43,6 +43,8 @@ pub(crate) struct ErasurePlan {
     pub(crate) all_faces: bool,
     /// Whether the objects were counted that go.
     pub(crate) is_measured: bool,
+    /// Whether all is removed, without a receipt for lack of a master secret: nothing is to be done until there is one.
+    pub(crate) is_removed: bool,
     /// When the last lease ends that was running on a photo that was deleted, by the database's clock, microseconds; 0 without
     /// one. Its worker may write pictures until then.
     pub(crate) leased_until: i64,

@@ -105,7 +105,8 @@ impl Removal {
         let deleted = find_deleted(&mut transaction, erasure, &found, &photos).await?;
         remove_found(&mut transaction, album, id, &found).await?;
         delete_photos(&mut transaction, album, &deleted).await?;
-        let leased_until = find_last_lease(album, &deleted, &locked);
+        let marked_until = find_marking_end(&mut transaction, album).await?;
+        let leased_until = find_last_lease(album, &deleted, &locked).max(marked_until);
         let (mut plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
         plan.leased_until = leased_until;
         (plan.unread_photos, plan.other_probes) = count_unseen(&mut transaction, erasure).await?;
@@ -263,6 +264,14 @@ pub(super) fn find_last_lease(
 ) -> i64 {
     let leases = photos.iter().filter_map(|photo| locked.get(&PhotoRef { album, photo: *photo }));
     leases.map(|row| row.lease_until).max().unwrap_or(0)
+}
+
+/// Returns until when a process may write marked pictures of an album's photos; 0 where it has no watermark.
+pub(super) async fn find_marking_end(transaction: &mut Transaction, album: AlbumId) -> Result<i64> {
+    let last = "select coalesce(max(task_lease.held_until), 0) from task_lease, album \
+                where task_lease.name = 'marking' and album.id = $1 and album.watermark_version > 0";
+    let (until,): (i64,) = query(OPERATION, last).bind(album).fetch_one(transaction).await?;
+    Ok(until)
 }
 
 pub(super) async fn delete_photos(

@@ -3,6 +3,7 @@
 use sqlx::FromRow;
 
 use super::ErasurePlan;
+use super::removal::find_marking_end;
 use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::encoding::{from_micros, now_micros};
@@ -12,11 +13,18 @@ use crate::model::erasure::{
 use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{convert_rows, from_json, parse_key_mode, parse_name, to_json};
-use crate::sql::statement::query;
+use crate::sql::statement::{Statement, query};
 use crate::traits::{PhotoRef, Result};
 
 /// How many running erasures are returned at once.
 const RUNNING_PAGE: i64 = 100;
+
+const LIST_UNREMOVED: Statement = Statement::PerDialect {
+    sqlite: "select id from erasure where state = 'running' and id > $1 \
+             and not coalesce(json_extract(plan, '$.isRemoved'), 0) order by id limit $2",
+    postgres: "select id from erasure where state = 'running' and id > $1 \
+               and not coalesce((plan::json ->> 'isRemoved')::boolean, false) order by id limit $2",
+};
 
 macro_rules! select_erasure {
     ($rest:literal) => {
@@ -178,9 +186,17 @@ impl ErasureRows {
         Ok(ErasurePage { erasures, next, total: total.unsigned_abs() })
     }
 
-    pub(crate) async fn list_running(&self, after: Option<ErasureId>) -> Result<Vec<ErasureId>> {
+    /// Returns those whose receipts are to be signed, or, for who cannot sign any, those of which something is to be removed.
+    pub(crate) async fn list_running(
+        &self,
+        after: Option<ErasureId>,
+        can_sign: bool,
+    ) -> Result<Vec<ErasureId>> {
         const OPERATION: &str = "find running erasures";
-        let running = "select id from erasure where state = 'running' and id > $1 order by id limit $2";
+        let all = Statement::Portable(
+            "select id from erasure where state = 'running' and id > $1 order by id limit $2",
+        );
+        let running = if can_sign { all } else { LIST_UNREMOVED };
         let rows: Vec<(ErasureId,)> = query(OPERATION, running)
             .bind(after.unwrap_or(ErasureId(uuid::Uuid::nil())))
             .bind(RUNNING_PAGE)
@@ -204,11 +220,9 @@ impl ErasureRows {
     pub(crate) async fn find_last_lease(&self, album: AlbumId) -> Result<i64> {
         const OPERATION: &str = "find the leases of an album";
         let last = "select coalesce(max(lease_until), 0) from photo where album = $1 and state in ('queued', 'processing')";
-        let (until,): (i64,) = query(OPERATION, last)
-            .bind(album)
-            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
-            .await?;
-        Ok(until)
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let (until,): (i64,) = query(OPERATION, last).bind(album).fetch_one(&mut snapshot).await?;
+        Ok(until.max(find_marking_end(&mut snapshot, album).await?))
     }
 
     /// Returns the database's clock, microseconds.
