@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, PasswordHash, Version};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::ApiError;
 
@@ -173,14 +173,29 @@ fn is_common(lower: &str) -> bool {
 }
 
 impl Passwords {
+    /// Waits for a turn.
+    pub(crate) async fn take_turn(&self) -> Result<Turn, ApiError> {
+        let permit = Arc::clone(&self.turns).acquire_owned().await.map_err(ApiError::internal)?;
+        Ok(Turn { permit: Arc::new(permit), nobody: Arc::clone(&self.nobody) })
+    }
+
     /// Returns the hash of a password (PHC string format).
     ///
     /// # Errors
     /// 500 when the hash fails, which it does only without memory.
     pub(crate) async fn hash(&self, password: String) -> Result<String, ApiError> {
-        self.run(move || make_hash(&password)).await?
+        self.take_turn().await?.run(move || make_hash(&password)).await
     }
+}
 
+/// One of the few turns to hash. Whoever tries a password keeps it until it is recorded what came of that, so that those who
+/// wait for a turn are judged by it.
+pub(crate) struct Turn {
+    permit: Arc<OwnedSemaphorePermit>,
+    nobody: Arc<OnceLock<String>>,
+}
+
+impl Turn {
     /// Returns whether this is the password of a hash. Takes as long where there is no hash.
     ///
     /// # Errors
@@ -202,21 +217,21 @@ impl Passwords {
             let parsed = PasswordHash::new(&hash).map_err(|error| ApiError::internal(error.to_string()))?;
             Ok(hasher()?.verify_password(password.as_bytes(), &parsed).is_ok() && is_somebody)
         });
-        verified.await?
+        verified.await
     }
 
-    /// Runs a hash on a thread of its own when it has its turn.
+    /// Runs a hash on a thread of its own.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<Result<T, ApiError>, ApiError> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(ApiError::internal)?;
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(&self.permit);
         let hash = move || {
             // Until it has ended, also where the client has left meanwhile.
-            let _turn = turn;
+            let _permit = permit;
             work()
         };
-        tokio::task::spawn_blocking(hash).await.map_err(ApiError::internal)
+        tokio::task::spawn_blocking(hash).await.map_err(ApiError::internal)?
     }
 }
 
@@ -247,6 +262,16 @@ mod tests {
         }
         assert_eq!(passwords.turns.available_permits(), 0);
         let _all = passwords.turns.acquire_many(AT_ONCE as u32).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_until_what_came_of_it_is_recorded() {
+        let passwords = Passwords::default();
+        let turn = passwords.take_turn().await.unwrap();
+        assert!(!turn.verify("four wet dogs run".into(), None).await.unwrap());
+        assert_eq!(passwords.turns.available_permits(), AT_ONCE - 1);
+        drop(turn);
+        assert_eq!(passwords.turns.available_permits(), AT_ONCE);
     }
 
     #[test]
@@ -284,7 +309,8 @@ mod tests {
         let passwords = Passwords::default();
         let hash = passwords.hash("four wet dogs run".to_owned()).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        let verify = async |password: &str, hash| passwords.verify(password.to_owned(), hash).await.unwrap();
+        let turn = passwords.take_turn().await.unwrap();
+        let verify = async |password: &str, hash| turn.verify(password.to_owned(), hash).await.unwrap();
         assert!(verify("four wet dogs run", Some(hash.clone())).await);
         assert!(!verify("four wet dogs ran", Some(hash.clone())).await);
         assert!(!verify("nobody's password", None).await);

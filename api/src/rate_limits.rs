@@ -430,24 +430,17 @@ mod tests {
         assert_eq!((over.is_admitted, over.status.remaining), (false, 0));
     }
 
+    /// What a check costs is measured by `cargo xtask bench rates`.
     #[tokio::test]
-    async fn a_check_takes_less_than_twenty_microseconds() {
-        const CHECKS: u32 = 10_000;
+    async fn a_check_is_a_look_into_memory_until_a_hundredth_of_the_limit_is_spent() {
+        const LIMIT: u32 = 10_000;
         let (row, limiter) = (OneRow::default(), RateLimiter::default());
-        let keys: Vec<KeyId> = (0..1000).map(|_| KeyId::generate()).collect();
-        let mut headers = HeaderMap::new();
-        let mut fastest = Duration::MAX;
-        // The fastest of some rounds: other tests run beside this one.
-        for _ in 0..10 {
-            let start = std::time::Instant::now();
-            for check in 0..CHECKS {
-                let key = keys[check as usize % keys.len()];
-                let claim = RateClaim { key, class: RateClass::Read, limit: 1_000_000, units: 1 };
-                limiter.spend_at(Some(&row), &claim, 60).await.unwrap().status.add_to(&mut headers);
+        let statements = || row.statements.load(Ordering::SeqCst);
+        for parts in 1..=3 {
+            for _ in 0..LIMIT / PARTS {
+                assert!(limiter.spend_at(Some(&row), &claim(LIMIT, 1), 60).await.unwrap().is_admitted);
+                assert_eq!(statements(), parts);
             }
-            fastest = fastest.min(start.elapsed() / CHECKS);
         }
-        println!("{} ns a check with its headers, 1000 keys", fastest.as_nanos());
-        assert!(fastest < Duration::from_micros(20), "{fastest:?}");
     }
 }

@@ -309,10 +309,6 @@ pub(crate) async fn find_texts(
     query: &TextQuery,
     threshold: f64,
 ) -> Result<Vec<traits::TextHit>, ApiError> {
-    if query.text.is_empty() {
-        // Nothing but punctuation was sent, which is no bib.
-        return Ok(Vec::new());
-    }
     let found = ctx.store.texts.search(album, query).await?;
     Ok(found.into_iter().filter(|hit| hit.confidence >= threshold).collect())
 }

@@ -13,7 +13,8 @@ use crate::traits::Result;
 #[async_trait]
 pub trait Accounts: Send + Sync {
     /// Makes an account with a link. For an account of the organization that has no password yet, another link takes the place of the one before.
-    /// `Conflict` when the address has an account otherwise.
+    /// It stays disabled if it is. `Conflict` when the address has an account otherwise, also when that is an operator's and would be
+    /// none any more.
     async fn invite(&self, account: NewAccount, link: NewLink) -> Result<Account>;
     /// Makes a link of an account; the one before for the same purpose ends.
     async fn make_link(&self, account: AccountId, link: NewLink) -> Result<()>;

@@ -33,8 +33,9 @@ pub trait Galleries: Send + Sync {
     /// Returns whether a selfie of the album was agreed to, and that was not withdrawn.
     async fn has_consent(&self, album: AlbumId, probe: ProbeId) -> Result<bool>;
     /// Keeps a report on each of its photos, all at one time; one of the same visitor on the same photo counts once. A request to
-    /// be removed that is made again is as of then, with what is found then.
-    async fn report(&self, report: NewReport) -> Result<()>;
+    /// be removed that is made again is as of then, with what is found then. Keeps nothing where there would be more reports than
+    /// its limits; returns whether it is kept. Those that come at the same moment may exceed the limits by their number.
+    async fn report(&self, report: NewReport) -> Result<bool>;
     /// Returns the newest reports of an album.
     async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>>;
     /// Returns a report; of a request to be removed, those of all its photos. `NotFound`.

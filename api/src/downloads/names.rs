@@ -1,6 +1,6 @@
 //! The names of files in a ZIP file, and of the file itself.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::photo::Photo;
@@ -13,13 +13,19 @@ const TIME: &[BorrowedFormatItem<'static>] = format_description!("[year][month][
 /// Longest name without its ending, characters. File systems take 255 bytes.
 const MAX_STEM: usize = 60;
 
-/// Gives each photo a name that no other has: when it was taken, and what the partner called it.
-pub(crate) struct FileNames(HashSet<String>);
+/// Gives each photo a name that no other has: when it was taken, and what the partner called it. Compares names in lower case:
+/// file systems of phones and of Windows take those for equal that differ in their case.
+pub(crate) struct FileNames {
+    used: HashSet<String>,
+    /// The number that is tried next, of names that several photos would have: all below it are used. Cameras count to 9,999
+    /// and begin again, and some programs call every photo the same.
+    next_numbers: HashMap<String, u32>,
+}
 
 impl FileNames {
     /// No photo gets the name of this file.
     pub(crate) fn beside(other: &str) -> Self {
-        Self(HashSet::from([other.to_lowercase()]))
+        Self { used: HashSet::from([other.to_lowercase()]), next_numbers: HashMap::new() }
     }
 
     /// Returns the name of a photo's file.
@@ -33,14 +39,19 @@ impl FileNames {
         let prefix = time.map(|time| format!("{time}-")).unwrap_or_default();
         let stem = format!("{prefix}{}", clean(stem));
         let dot = if ending.is_empty() { "" } else { "." };
-        let mut name = format!("{stem}{dot}{ending}");
-        let mut number = 2;
-        // File systems of phones and of Windows take names for equal that differ in their case.
-        while !self.0.insert(name.to_lowercase()) {
-            name = format!("{stem}-{number}{dot}{ending}");
-            number += 1;
+        let name = format!("{stem}{dot}{ending}");
+        let folded = name.to_lowercase();
+        if self.used.insert(folded.clone()) {
+            return name;
         }
-        name
+        let number = self.next_numbers.entry(folded).or_insert(2);
+        loop {
+            let name = format!("{stem}-{number}{dot}{ending}");
+            *number += 1;
+            if self.used.insert(name.to_lowercase()) {
+                return name;
+            }
+        }
     }
 }
 
@@ -102,6 +113,22 @@ mod tests {
             "missing-2.TXT",
             "the note on photos that are gone has this name"
         );
+    }
+
+    /// Looking through all numbers for each photo took 200 million names for these, minutes of a thread.
+    #[test]
+    fn many_photos_of_one_name_are_numbered_at_once() {
+        const PHOTOS: usize = 20_000;
+        let mut names = FileNames::beside("MISSING.txt");
+        let mut name = |filename: &str| names.name(&photo(filename, None), DownloadFile::Original);
+        // They look like what others are about to be called.
+        assert_eq!(name("A-2.jpg"), "A-2.jpg");
+        assert_eq!(name("a-4.JPG"), "a-4.JPG");
+        let given: Vec<String> = (0..PHOTOS).map(|at| name(["a.jpg", "A.JPG"][at % 2])).collect();
+        assert_eq!(given[..5], ["a.jpg", "A-3.JPG", "a-5.jpg", "A-6.JPG", "a-7.jpg"]);
+        assert_eq!(name("a-7.jpg"), "a-7-2.jpg");
+        let distinct: HashSet<String> = given.iter().map(|name| name.to_lowercase()).collect();
+        assert_eq!(distinct.len(), PHOTOS);
     }
 
     #[test]

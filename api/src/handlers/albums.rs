@@ -5,6 +5,7 @@ use photofinish_store::model::album::{self as stored, AlbumChange, AlbumQuery, N
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::traits::Reprocessed;
 
+use super::erasures;
 use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::credits;
@@ -129,11 +130,10 @@ pub(crate) async fn delete(
     caller: AlbumManager,
     input: OneAlbum,
 ) -> Result<Deletion, ApiError> {
-    let erasures = &ctx.store.erasures;
     // The album is closed and invisible from here on: a deletion that a crash interrupts is finished by the service.
-    let erasure = erasures.begin_album(&caller.tenant, input.album, caller.key).await?;
-    let deleted = erasures.remove_objects(erasure).await?;
+    let erasure = ctx.store.erasures.begin_album(&caller.tenant, input.album, caller.key).await?;
     tracing::info!(album.id = %input.album, key.id = %caller.key, "album deleted");
+    let deleted = erasures::remove_objects(&ctx, &caller, erasure).await?;
     Ok(Deletion::new("Album deleted", deleted))
 }
 

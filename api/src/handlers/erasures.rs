@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use photofinish_store::Store;
 use photofinish_store::model::album::Album;
 use photofinish_store::model::erasure::{
     ComparedSelfie, Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
 };
-use photofinish_store::model::ids::ErasureId;
+use photofinish_store::model::ids::{ErasureId, ReportId};
 use photofinish_store::model::photo::BoundingBox;
+use photofinish_store::{Store, StoreError};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -78,11 +78,11 @@ pub(crate) async fn erase_reported(
     let asked_at = reports.iter().map(|report| report.created_at).min().unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let searched_at = i64::try_from(asked_at.unix_timestamp_nanos() / 1000).unwrap_or_default();
     let subject = ErasureSubject::Faces { places, selfie: None, searched_at };
-    let answer = request.answer(subject).await?;
-    if !input.options.dry_run {
-        ctx.store.galleries.dismiss_reports(album.id, input.report).await?;
+    if input.options.dry_run {
+        return request.answer(subject).await;
     }
-    Ok(answer)
+    let id = request.begin_reported(subject, input.report).await?;
+    request.answer_begun(id).await
 }
 
 pub(crate) async fn erase_person(
@@ -149,14 +149,18 @@ impl Request<'_> {
         signed.to_string().into_bytes()
     }
 
-    async fn answer(&self, subject: ErasureSubject) -> Result<ErasureAnswer, ApiError> {
-        let erasure = NewErasure {
+    fn erasure_of(&self, subject: ErasureSubject) -> NewErasure {
+        NewErasure {
             tenant: self.caller.tenant,
             album: self.album.id,
             asked_by: self.caller.key,
             subject,
             photos: self.options.photos,
-        };
+        }
+    }
+
+    async fn answer(&self, subject: ErasureSubject) -> Result<ErasureAnswer, ApiError> {
+        let erasure = self.erasure_of(subject);
         let erasures = &self.ctx.store.erasures;
         if self.options.dry_run {
             let preview = erasures.preview(&erasure).await?;
@@ -168,6 +172,25 @@ impl Request<'_> {
             return Ok(ErasureAnswer::Preview(Preview::new(preview, confirm, until)));
         }
         let id = erasures.begin(erasure).await?;
+        self.answer_begun(id).await
+    }
+
+    /// Begins to erase what visitors asked for, and deletes what they said, which has the places of the faces: before anybody
+    /// waits for the receipt, and in a task of its own, which goes on when the organizer leaves.
+    async fn begin_reported(&self, subject: ErasureSubject, report: ReportId) -> Result<ErasureId, ApiError> {
+        let (store, erasure) = (self.ctx.store.clone(), self.erasure_of(subject));
+        let begin = async move {
+            let album = erasure.album;
+            let id = store.erasures.begin(erasure).await?;
+            store.galleries.dismiss_reports(album, report).await?;
+            Ok::<ErasureId, StoreError>(id)
+        };
+        let begin = photofinish_store::on_behalf_of(self.caller.tenant.organization, begin);
+        Ok(tokio::spawn(begin.in_current_span()).await.map_err(ApiError::internal)??)
+    }
+
+    /// Waits for the receipt of an erasure that has begun.
+    async fn answer_begun(&self, id: ErasureId) -> Result<ErasureAnswer, ApiError> {
         tracing::info!(erasure.id = %id, album.id = %self.album.id, key.id = %self.caller.key, "erasure begun");
         Ok(wait_for_receipt(self.ctx, self.caller, id).await?.into())
     }
@@ -186,6 +209,22 @@ async fn wait_for_receipt(ctx: &Context, caller: &Caller, id: ErasureId) -> Resu
             return Ok(erasure);
         }
         sleep(RECEIPT_POLL).await;
+    }
+}
+
+/// Deletes the objects of a photo or an album that is deleted, and returns the erasure. While the storage is away it is returned
+/// as it is, and the service goes on with it: who was told of a failure would ask again, and there is nothing left to ask for.
+pub(super) async fn remove_objects(
+    ctx: &Context,
+    caller: &Caller,
+    id: ErasureId,
+) -> Result<StoredErasure, ApiError> {
+    match ctx.store.erasures.remove_objects(id).await {
+        Ok(erasure) => Ok(erasure),
+        Err(error) => {
+            tracing::warn!(erasure.id = %id, %error, "failed to delete objects, going on with it");
+            Ok(ctx.store.erasures.get(&caller.tenant, id).await?)
+        }
     }
 }
 

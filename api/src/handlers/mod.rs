@@ -18,6 +18,7 @@ pub(crate) mod start_lists;
 mod stream_end;
 pub(crate) mod uploads;
 mod visitor_pages;
+pub(crate) mod visitor_reports;
 pub(crate) mod visitors;
 pub(crate) mod watermarks;
 pub(crate) mod webhooks;

@@ -6,7 +6,7 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{PhotoQuery, TakenQuery};
 
-use super::{find_entries, parse_id, presign_picture_urls};
+use super::{erasures, find_entries, parse_id, presign_picture_urls};
 use crate::auth::{Uploader, Watcher};
 use crate::context::Context;
 use crate::credits;
@@ -76,11 +76,10 @@ pub(crate) async fn get(ctx: Context, caller: Watcher, input: OnePhoto) -> Resul
 pub(crate) async fn delete(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<Deletion, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
-    let erasures = &ctx.store.erasures;
-    let erasure = erasures.begin_photo(&caller.tenant, input.album, id, caller.key).await?;
-    // The row is gone, and names what is to be deleted no more, but the erasure does: what fails here is done later.
-    let deleted = erasures.remove_objects(erasure).await?;
+    let erasure = ctx.store.erasures.begin_photo(&caller.tenant, input.album, id, caller.key).await?;
     tracing::info!(photo.id = %id, album.id = %input.album, key.id = %caller.key, "photo deleted");
+    // The row is gone, and names what is to be deleted no more, but the erasure does.
+    let deleted = erasures::remove_objects(&ctx, &caller, erasure).await?;
     Ok(Deletion::new("Photo deleted", deleted))
 }
 

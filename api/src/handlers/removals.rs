@@ -71,6 +71,8 @@ async fn request_removal(
         visitor: ctx.visitor_secret.digest(selfie.0.as_bytes()),
         note: String::new(),
         created_at,
+        // Each selfie is a search of its visitor, of which there are so many a day.
+        limits: None,
     };
     ctx.store.galleries.report(report).await?;
     tracing::info!(album.id = %album.id, faces = found.len(), "a visitor asks to be removed");
@@ -111,6 +113,8 @@ pub(crate) async fn request_by_bib(
         visitor: ctx.visitor_secret.digest(format!("removal of {}", query.text).as_bytes()),
         note: query.text,
         created_at,
+        // Each bib is a search.
+        limits: None,
     };
     ctx.store.galleries.report(report).await?;
     tracing::info!(album.id = %album.id, photos = found.len(), "a visitor asks to be removed by bib");

@@ -7,7 +7,7 @@ use photofinish_store::continue_on_behalf_of;
 use photofinish_store::model::credit::{Credits, RequestOrigin};
 use photofinish_store::model::download::DownloadFile;
 use photofinish_store::model::gallery::{
-    Downloads, NewConsent, NewReport, OpenGallery, ReportedPhoto, Visitor as VisitorDigests, VisitorSearch,
+    Downloads, NewConsent, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
 };
 use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
@@ -37,7 +37,7 @@ use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
 use crate::wire::visitor::{
     AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicGallery,
-    PublicPhotos, Reason, ReportPhoto, SearchGallery,
+    PublicPhotos, Reason, SearchGallery,
 };
 
 /// The cookie by which the searches of a visitor are counted.
@@ -118,9 +118,15 @@ pub(super) async fn count_search(
     if ctx.store.galleries.count_search(search).await? {
         return Ok(());
     }
+    Err(refused_until_tomorrow("TOO_MANY_SEARCHES"))
+}
+
+/// A 429 until the next day, when visitors and networks are counted anew.
+pub(super) fn refused_until_tomorrow(code: &'static str) -> ApiError {
+    let seconds = OffsetDateTime::now_utc().unix_timestamp();
     let rest = Duration::from_secs((86_400 - seconds.rem_euclid(86_400)).unsigned_abs());
-    let data = json!({ "code": "TOO_MANY_SEARCHES", "tryAgainIn": rest.as_secs() });
-    Err(ApiError::rate_limited(rest).with_data(data))
+    let data = json!({ "code": code, "tryAgainIn": rest.as_secs() });
+    ApiError::rate_limited(rest).with_data(data)
 }
 
 pub(super) fn answer<O>(body: O, counted: Counted) -> Answer<O> {
@@ -363,24 +369,4 @@ pub(crate) async fn create_download(
     let permitted = Permitted { file, base: ctx.settings.console.gallery_base() };
     let ticket = downloads::permit(&ctx, &open.album, photos, permitted).await?;
     Ok(answer(ticket, counted))
-}
-
-pub(crate) async fn report(
-    ctx: Context,
-    visitor: Visitor,
-    input: ReportPhoto,
-) -> Result<Answer<Acknowledgement>, ApiError> {
-    let open = open(&ctx, &visitor).await?;
-    let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
-    let report = NewReport {
-        album: open.album.id,
-        photos: vec![ReportedPhoto { photo: photo.id, faces: Vec::new() }],
-        kind: input.kind,
-        // Not the cookie, of which anybody has as many as they like, and which only searches need.
-        visitor: network_digest(&ctx.visitor_secret, visitor.address, OffsetDateTime::now_utc()),
-        note: input.note,
-        created_at: ctx.store.erasures.read_clock().await?,
-    };
-    ctx.store.galleries.report(report).await?;
-    Ok(Acknowledgement::new("Reported").into())
 }

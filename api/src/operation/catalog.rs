@@ -234,7 +234,8 @@ fn search_operations() -> Vec<Operation> {
                 "photos.search.text.list",
                 "Search a bib",
                 "Returns exact matches first; then, with lower confidence and unless `exact` is true, texts \
-                    that differ by one edit or by look-alike characters, and numbers cut by the frame or a fold. 422 \
+                    that differ by one edit or by look-alike characters, and numbers cut by the frame or a fold. 400 \
+                    with the issue `too_small` for a text without a letter or a digit, 422 \
                     with `data.declineCode` `TEXT_SEARCH_DISABLED` if the album's bib search is disabled.",
             ),
             searches::search_texts,

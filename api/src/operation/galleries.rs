@@ -28,7 +28,9 @@ pub(crate) fn gallery_operations() -> Vec<Operation> {
             manage(
                 "albums.gallery.reports",
                 "List what visitors said of photos",
-                "Newest first, at most 1,000. A visitor's words on one photo count once.",
+                "Newest first, at most 1,000. A visitor's words on one photo count once. Beside requests to be removed an \
+                 album has at most 10,000, 200 of them of one network and day: further ones are refused until some are \
+                 dismissed.",
             ),
             galleries::list_reports,
         ),

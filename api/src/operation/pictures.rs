@@ -46,7 +46,8 @@ pub(super) fn picture_operations() -> Vec<Operation> {
                  and the URL costs what `credits.get` shows as `download`: 422 with `data.declineCode` \
                  `INSUFFICIENT_CREDITS` if the balance does not cover it. Photos \
                  that are not ready are left out; 404 if none is left. The URL answers 503 with `retry-after` while too many \
-                 files are being sent.",
+                 files are being sent, and 429 to a network that asks for more than 600 units of reading a minute: a unit \
+                 for each 20 photos.",
             ),
             downloads::create,
         ),

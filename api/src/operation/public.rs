@@ -46,19 +46,20 @@ impl Operation {
     }
 }
 
-/// Spends the limit of a network, given by its digest: there is no key that has one. Processes that share a database share
-/// it, as those of keys.
+/// Spends units of the limit of a network, given by its digest: there is no key that has one. Processes that share a database
+/// share it, as those of keys.
 ///
 /// # Errors
 /// 429 above the limit.
-async fn spend_public_rate(
+pub(crate) async fn spend_public_rate(
     ctx: &Context,
     class: RateClass,
+    units: u32,
     network: &[u8; 32],
     request: &mut ApiRequest,
 ) -> Result<(), ApiError> {
     let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
-    let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units: 1 };
+    let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units };
     let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
     request.rate = Some(decision.status);
     if decision.is_admitted { Ok(()) } else { Err(ApiError::rate_limited(decision.status.wait())) }
@@ -76,7 +77,7 @@ where
         let shape = Arc::clone(&shape);
         async move {
             let network = network_digest(&ctx.visitor_secret, request.address, OffsetDateTime::now_utc());
-            spend_public_rate(&ctx, class, &network, request).await?;
+            spend_public_rate(&ctx, class, 1, &network, request).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let sender = BodySender::Visitor(network);

@@ -1,6 +1,6 @@
 //! The operations of visitors of galleries. They are in no partner document.
 
-use crate::handlers::{removals, visitors};
+use crate::handlers::{removals, visitor_reports, visitors};
 use crate::operation::Operation;
 use crate::operation::info::{manage, read, search};
 
@@ -27,7 +27,7 @@ pub(crate) fn visitor_operations() -> Vec<Operation> {
             search("gallery.download.create", "Get a download URL for many photos", ""),
             visitors::create_download,
         ),
-        Operation::new_public(manage("gallery.report", "Report a photo", ""), visitors::report),
+        Operation::new_public(manage("gallery.report", "Report a photo", ""), visitor_reports::report),
         Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), removals::erase_faces),
         Operation::new_public(
             manage("gallery.erase.request", "Ask to be removed by bib", ""),

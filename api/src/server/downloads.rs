@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use photofinish_store::model::rate::RateClass;
 use photofinish_store::on_behalf_of;
 use time::OffsetDateTime;
 use warp::Reply;
@@ -15,32 +16,42 @@ use crate::client_address::{client_address, network_digest};
 use crate::context::Context;
 use crate::downloads::{archive_name, plan, send, ticket_digest};
 use crate::errors::ApiError;
+use crate::operation::public::spend_public_rate;
 use crate::operation::{self, ApiRequest};
 use crate::reply;
+use crate::validate::input::batch_units;
 
 /// Responds to GET and HEAD of a ticket.
 pub(crate) async fn handle(ctx: &Context, ticket: &str, mut request: ApiRequest) -> Response {
     let proxies = ctx.settings.console.proxies;
     let address = client_address(request.address, &request.headers, proxies);
     let network = network_digest(&ctx.visitor_secret, address, OffsetDateTime::now_utc());
-    match respond(ctx, ticket, &request.method, network).await {
+    let mut response = match respond(ctx, ticket, network, &mut request).await {
         Ok(response) => response,
         Err(error) => operation::respond_with_error(error, &mut request.body).await,
+    };
+    if let Some(rate) = request.rate {
+        rate.add_to(response.headers_mut());
     }
+    response
 }
 
 async fn respond(
     ctx: &Context,
     ticket: &str,
-    method: &Method,
     network: [u8; 32],
+    request: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
+    spend_public_rate(ctx, RateClass::Read, 1, &network, request).await?;
     let download = ctx.store.downloads.find(&ticket_digest(ticket)).await?;
     let download = download.ok_or_else(ApiError::not_found)?;
+    // The storage is asked for the size of each photo, for HEAD too.
+    let further = batch_units(download.photos.len()).saturating_sub(1);
+    spend_public_rate(ctx, RateClass::Read, further, &network, request).await?;
     let place = ctx.download_places.take(network)?;
     let archive = on_behalf_of(download.organization, plan(ctx, &download)).await?;
     let bytes = archive.bytes;
-    let mut response = if method == Method::HEAD {
+    let mut response = if request.method == Method::HEAD {
         Response::new(bytes::Bytes::new().into())
     } else {
         let pieces = send(archive, Arc::clone(&ctx.store.blobs));

@@ -47,6 +47,11 @@ struct Record {
 
 /// Returns the rows; an error says why there are none.
 pub(crate) fn parse(text: &str, columns: &Columns) -> Result<Vec<RawEntry>, String> {
+    // Every other character of a file in UTF-16, such as Excel's "Unicode text", that was read as something else. Names of
+    // columns and bibs would be found without it, and PostgreSQL cannot store the waves and teams.
+    if text.contains('\0') {
+        return Err("contains U+0000, as a file in UTF-16 does: save it as UTF-8".to_owned());
+    }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut records = read_records(text, find_delimiter(text)).into_iter().peekable();
     let header: Vec<String> = records.peek().map(|record| record.fields.clone()).unwrap_or_default();
@@ -215,6 +220,17 @@ mod tests {
     fn a_file_without_bibs_is_refused() {
         for csv in ["", "Name,Age\nAda,36", "Name\nAda", "12,Ada\n13,Bob"] {
             assert!(parse(csv, &Columns::default()).is_err(), "{csv}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_utf_16_is_refused() {
+        let wide = |csv: &str| csv.chars().flat_map(|character| [character, '\0']).collect::<String>();
+        // By a reader of UTF-8, and by one of Windows-1252, which reads the mark at the beginning too.
+        let files = [wide("Wave;Bib\nA;12"), format!("ÿþ{}", wide("Bib\n12")), "Bib;Team\n12;A\0".to_owned()];
+        for csv in files {
+            let refused = parse(&csv, &Columns::default()).unwrap_err();
+            assert!(refused.ends_with("save it as UTF-8"), "{csv:?}: {refused}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Validates JSON input, collecting every issue, and describes the same rules for the OpenAPI document.
 
+pub(crate) mod bibs;
 pub(crate) mod input;
 pub(crate) mod issues;
 pub(crate) mod shape;

@@ -159,7 +159,8 @@ impl Validator for Text {
     }
 }
 
-/// A string of any length, for ids that can be unknown but not malformed.
+/// Any string, for what is parsed afterwards: ids that can be unknown but not malformed, cursors, files. It may contain U+0000,
+/// so it must not reach the database as it is.
 pub(crate) struct AnyText;
 
 impl Validator for AnyText {

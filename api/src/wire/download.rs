@@ -9,9 +9,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::{Output, read_album_id, sample};
+use crate::validate::bibs::typed_bib;
 use crate::validate::input::{BodySize, Fields, Input};
 use crate::validate::issues::code;
-use crate::validate::validators::{AnyText, ListOf, OneOf, text, uuid};
+use crate::validate::validators::{AnyText, ListOf, OneOf, uuid};
 
 /// Most photos of a download.
 pub(crate) const MAX_PHOTOS: usize = 2000;
@@ -20,7 +21,7 @@ pub(crate) const MAX_PHOTOS: usize = 2000;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DownloadTicket {
-    /// Answers GET with the file, as often as you like, without a key: the URL is secret.
+    /// Answers GET with the file, more than once and without a key: the URL is secret.
     #[schema(format = "uri")]
     pub(crate) url: String,
     /// When the URL expires.
@@ -95,7 +96,7 @@ impl Input for CreateDownload {
         let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };
         let photos =
             fields.optional("photoIds", "These photos. Exactly one of `photoIds`, `bib` and `imageId`.", ids);
-        let bib = fields.optional("bib", "The photos that a search for this bib finds.", text(1, 32));
+        let bib = fields.optional("bib", "The photos that a search for this bib finds.", typed_bib(32));
         let description = "The photos that a search with this selfie finds.";
         let selfie = fields.optional("imageId", description, AnyText);
         let files = OneOf { choices: &DownloadFile::ALL, to_name: DownloadFile::as_str };
@@ -123,7 +124,7 @@ impl Input for CreateGalleryDownload {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };
         let photos = fields.optional("photoIds", "These photos.", ids);
-        let bib = fields.optional("text", "The photos of this bib.", text(1, 32));
+        let bib = fields.optional("text", "The photos of this bib.", typed_bib(32));
         let selfie = fields.optional("imageId", "The photos of this selfie.", AnyText);
         let selection = Selections { photos, bib, selfie }.only_one(fields, "`photoIds`, `text`, `imageId`");
         Some(Self { selection: selection? })

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{BoundingBox, Output, nullable_string_enum, read_album_id, round_percent, sample, string_enum};
 use crate::validate::input::{Fields, Input};
 use crate::validate::times::date_time;
-use crate::validate::validators::{AnyText, Integer, OneOf};
+use crate::validate::validators::{AnyText, Integer, OneOf, text};
 use crate::wire::cursor::{PhotoPosition, photo_cursor};
 use crate::wire::search::KnownEntries;
 
@@ -317,7 +317,7 @@ impl Input for ListPhotos {
         let after = fields.optional("cursor", "`nextCursor` of the previous page.", photo_cursor());
         let after = after.and_then(|text| PhotoPosition::from_cursor(&text));
         let camera = "Only photos of this camera: see `albums/cameras/list`.";
-        let camera = fields.optional("camera", camera, AnyText);
+        let camera = fields.optional("camera", camera, text(0, 200));
         let from = fields.optional("takenFrom", "Only photos taken at this time or later.", date_time());
         let until = fields.optional("takenUntil", "Only photos taken before this time.", date_time());
         Some(Self { album: album?, state, after, limit, camera, from, until })

@@ -12,8 +12,9 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::{BoundingBox, Output, read_album_id, sample};
+use crate::validate::bibs::typed_bib;
 use crate::validate::input::{Fields, Input};
-use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
+use crate::validate::validators::{AnyText, Boolean, Integer, Number};
 use crate::wire::cursor::{self, HitCursor};
 
 /// `why` of a face hit that the face alone makes.
@@ -268,8 +269,8 @@ impl Input for SearchText {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
-        let description = "The bib. Case, spaces and punctuation are ignored.";
-        let text = fields.required("text", description, text(1, 100));
+        let description = "The bib: one letter or digit at least. Case, spaces and punctuation are ignored.";
+        let text = fields.required("text", description, typed_bib(100));
         let exact = fields.optional_or("exact", "Only exact matches.", false, Boolean);
         let paging = Paging::read(fields);
         Some(Self { album: album?, text: text?, exact, paging })

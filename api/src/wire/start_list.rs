@@ -43,8 +43,8 @@ impl Input for ImportStartList {
             "`replace`, the default, removes the entries that are not in this request; `merge` keeps them.";
         let modes = OneOf { choices: &MODES, to_name: mode_name };
         let mode = fields.optional("mode", description, modes).unwrap_or(ImportMode::Replace);
-        let description =
-            "A CSV file: fields separated by `,`, `;` or tabs, with a header. Takes the place of `entries`.";
+        let description = "A CSV file: fields separated by `,`, `;` or tabs, with a header. Takes the place of `entries`. \
+            Contains no U+0000, as files in UTF-16 do: save them as UTF-8.";
         let csv = fields.optional("csv", description, AnyText);
         let description = "The names of the columns of the CSV file that are read, for names that the service does not guess.";
         let columns = fields.optional("columns", description, nested::<Columns>());

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::gallery::downloads_schema;
 use super::{Output, nullable_string_enum, sample};
+use crate::validate::bibs::typed_bib;
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, OneOf, text, uuid};
 use crate::wire::photo::PictureUrls;
@@ -230,7 +231,7 @@ impl Input for SearchGallery {
     const NAME: &'static str = "SearchGallery";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let text = fields.required("text", "A bib.", text(1, 32));
+        let text = fields.required("text", "A bib.", typed_bib(32));
         let cursor =
             "`nextCursor` of the previous page, or `cursor` of one of the search that is to come again.";
         let cursor = fields.optional("cursor", cursor, AnyText);

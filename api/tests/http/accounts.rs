@@ -148,3 +148,32 @@ fn a_console_on_its_own_address_believes_no_proxy_of_the_api() {
     }
     panic!("an hour passed twice");
 }
+
+/// Sends the same request this often at once; returns the statuses of the answers.
+fn send_at_once(requests: usize, send: impl Fn() -> ApiResponse + Sync) -> Vec<u16> {
+    let send = &send;
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..requests).map(|_| scope.spawn(move || send().status)).collect();
+        senders.into_iter().map(|sender| sender.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn passwords_that_are_tried_at_once_wait_as_those_that_are_tried_in_a_row() {
+    let service = TestService::start();
+    let _owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let browser = Browser::new(&service);
+    let guess = json!({ "email": "anna@race.example", "password": "a wrong password" });
+    let member = signed_in(&service, "ben@race.example", Role::Viewer);
+    let change = json!({ "password": { "current": "a wrong password", "new": "five dry cats sit" } });
+    for (wrong, answers) in [
+        (401, send_at_once(60, || browser.call("session/create", guess.clone()))),
+        (403, send_at_once(60, || member.call("account/update", change.clone()))),
+    ] {
+        let count = |status: u16| answers.iter().filter(|answer| **answer == status).count();
+        assert_eq!(count(wrong) + count(429), 60, "{answers:?}");
+        // Five cost no wait. Two are tried at once, and both of these may be after the fifth. A slow machine may answer the last
+        // ones after the first wait, which ends for two at once again.
+        assert!((6..=9).contains(&count(wrong)), "{answers:?}");
+    }
+}

@@ -192,6 +192,22 @@ fn albums_are_listed_newest_first_page_by_page() {
 }
 
 #[test]
+fn a_page_has_fifty_albums_where_no_limit_is_given() {
+    let service = TestService::start();
+    let partner = service.partner();
+    for number in 0..51 {
+        partner.create_album_with(json!({ "title": format!("Lake {number}") }));
+    }
+    let list = |body: Value| {
+        let page = partner.call("/albums/list", &body).ok();
+        (page["albums"].as_array().unwrap().len(), page["nextCursor"].clone())
+    };
+    let (albums, cursor) = list(json!({}));
+    assert_eq!(albums, 50);
+    assert_eq!(list(json!({ "cursor": cursor })), (1, json!(null)));
+}
+
+#[test]
 fn invalid_limits_and_cursors_are_refused() {
     let service = TestService::start();
     let partner = service.partner();

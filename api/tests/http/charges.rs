@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 use crate::credits::{balance, grant, start};
+use crate::galleries::open_gallery;
 use crate::support::bib;
+use crate::support::guest::Guest;
 
 #[test]
 fn only_a_cursor_of_the_same_search_continues_what_was_paid() {
@@ -77,4 +79,31 @@ fn a_download_is_charged_once_and_declined_if_the_balance_does_not_cover_it() {
     let usage = partner.call("/usage/get", &json!({ "from": from, "to": to, "by": ["operation"] })).ok();
     let download = json!({ "operation": "download", "count": 2, "credits": 0.25 });
     assert_eq!(usage["rows"][0], download);
+}
+
+#[test]
+fn a_text_that_is_no_bib_is_refused_and_costs_nothing() {
+    let service = start();
+    let partner = service.partner();
+    grant(&service, &partner, "10");
+    let (album, url) = open_gallery(&service, &partner, json!({}));
+    let spent = || balance(&partner)["spent"].clone();
+    let before = spent();
+    for none in ["---", "-", " ", "😀", "%"] {
+        let issue = |field: &str| [(format!("[\"{field}\"]"), "too_small".to_owned())];
+        let text = json!({ "albumId": album, "text": none });
+        assert_eq!(partner.call("/photos/search/text/list", &text).issues(), issue("text"), "{none}");
+        let bib = json!({ "albumId": album, "bib": none });
+        assert_eq!(partner.call("/photos/download/create", &bib).issues(), issue("bib"), "{none}");
+        for operation in ["search/text", "download/create", "erase/request"] {
+            let refused = Guest::at(&service, &url).call(operation, json!({ "text": none }));
+            assert_eq!(refused.issues(), issue("text"), "{operation} of {none}");
+        }
+    }
+    assert_eq!(spent(), before);
+    let gallery = partner.call("/albums/gallery/get", &json!({ "albumId": album })).ok();
+    assert_eq!(gallery["searches"], 0, "nor is it one of the searches of a visitor");
+    // What could be on a bib is a search, whatever it finds.
+    partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "ä" })).ok();
+    assert_ne!(spent(), before);
 }

@@ -45,7 +45,7 @@ impl<'s> Browser<'s> {
     }
 
     /// Keeps the cookie that a response sets.
-    fn keep(&mut self, response: &ApiResponse) {
+    pub(crate) fn keep(&mut self, response: &ApiResponse) {
         let set = response.header("set-cookie");
         assert!(set.contains("HttpOnly") && set.contains("SameSite=Lax") && set.contains("Path=/"), "{set}");
         self.cookie = Some(set.split(';').next().unwrap().to_owned());
@@ -62,7 +62,7 @@ fn organization(service: &TestService) -> OrganizationId {
 }
 
 /// Invites an account and returns its token.
-fn invite(service: &TestService, email: &str, role: Role, is_operator: bool) -> Token {
+pub(crate) fn invite(service: &TestService, email: &str, role: Role, is_operator: bool) -> Token {
     let token = Token::generate();
     let link = NewLink {
         purpose: LinkPurpose::Welcome,

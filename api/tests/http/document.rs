@@ -162,6 +162,32 @@ fn the_document_has_the_fields_of_the_contract_with_their_types() {
     assert_eq!(schemas["RecognitionSettings"]["properties"]["mode"]["enum"], json!(["photo", "grid"]));
 }
 
+/// Requests with a limit: how many a page has where none is given, and at most.
+const PAGES: [(&str, [u32; 2]); 9] = [
+    ("ListAlbums", [50, 200]),
+    ("ListDeliveries", [50, 200]),
+    ("ListErasures", [50, 200]),
+    ("ListEvents", [100, 500]),
+    ("ListPhotos", [100, 1000]),
+    ("ListStartListEntries", [100, 1000]),
+    ("ListWebhooks", [50, 200]),
+    ("SearchFace", [100, 1000]),
+    ("SearchText", [100, 1000]),
+];
+
+#[test]
+fn pages_have_the_sizes_of_the_contract() {
+    let schemas = document()["components"]["schemas"].as_object().unwrap();
+    let limits = schemas.iter().filter_map(|(name, schema)| {
+        let limit = schema["properties"].get("limit")?;
+        let sizes = ["default", "maximum"].map(|keyword| limit[keyword].as_f64().unwrap());
+        assert_eq!(limit["minimum"].as_f64(), Some(1.0), "{name}");
+        Some((name.as_str(), sizes))
+    });
+    let limits: Vec<(&str, [f64; 2])> = limits.collect();
+    assert_eq!(limits, PAGES.map(|(name, sizes)| (name, sizes.map(f64::from))));
+}
+
 /// The type of a property, or the name of its schema.
 fn property_type(property: &Value) -> String {
     let name = |value: &Value| value.as_str().unwrap().rsplit('/').next().unwrap().to_owned();

@@ -1,14 +1,18 @@
 //! Downloads: which photos, and a client of a ZIP file that goes away before the end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use serde_json::json;
 
 use crate::connections::wait_until;
-use crate::support::TestService;
+use crate::galleries::TakenElsewhere;
 use crate::support::guest::PUBLIC_URL;
 use crate::support::raw::RawConnection;
+use crate::support::{Partner, TestService};
 
 /// More than connections buffer.
 const LARGE: usize = 16 << 20;
@@ -59,7 +63,58 @@ fn a_client_that_leaves_in_the_middle_gives_its_place_back() {
     let status = || partner.send(&format!("HEAD {path}"), &[], "").status;
     assert_eq!(status(), 503);
     drop(clients);
-    wait_until("a place is free", || status() == 200);
+    // Not as often as possible: each request spends the limit of the network.
+    let is_free = || {
+        std::thread::sleep(Duration::from_millis(50));
+        status() == 200
+    };
+    wait_until("a place is free", is_free);
     let _another = begin();
-    wait_until("the other place is free", || status() == 200);
+    wait_until("the other place is free", is_free);
+}
+
+#[test]
+fn a_file_spends_the_limit_of_its_network_by_its_photos() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photos: Vec<PhotoId> =
+        (0..41).map(|_| service.ready_photo(&partner, album_id, Vec::new(), Vec::new())).collect();
+    let address = |photos: &[PhotoId]| {
+        let asked = json!({ "albumId": album, "photoIds": photos });
+        let ticket = partner.call("/photos/download/create", &asked).ok();
+        ticket["url"].as_str().unwrap().strip_prefix(PUBLIC_URL).unwrap().to_owned()
+    };
+    let (many, one) = (address(&photos), address(&photos[..1]));
+    let mut left = 600;
+    for (line, status, units) in [
+        (format!("HEAD {many}"), 200, 3),
+        (format!("GET {many}"), 200, 3),
+        (format!("GET {one}"), 200, 1),
+        ("GET /downloads/none".to_owned(), 404, 1),
+    ] {
+        let answer = partner.send(&line, &[], "");
+        assert_eq!((answer.status, answer.header("ratelimit-policy")), (status, "\"read\";q=600;w=60"));
+        let remaining: u32 = answer.header("ratelimit-remaining").parse().unwrap();
+        // The second where the next minute of the network has just begun.
+        assert!([left - units, 600 - units].contains(&remaining), "{line}: {remaining} of {left}");
+        left = remaining;
+    }
+}
+
+#[test]
+fn files_are_refused_above_the_limit_of_a_network() {
+    let taken = Arc::new(TakenElsewhere::default());
+    let service = TestService::start_as(|setup| setup.rate_windows = Some(taken));
+    for line in ["GET /downloads/none", "HEAD /downloads/none"] {
+        let refused = Partner::new(&service, None).send(line, &[], "");
+        let wait: f64 = refused.header("retry-after").parse().unwrap();
+        assert!((1.0..=60.0).contains(&wait));
+        if line.starts_with("HEAD") {
+            assert_eq!(refused.status, 429);
+            continue;
+        }
+        let body = refused.defined_error(429, "TOO_MANY_REQUESTS");
+        assert_eq!(body["data"]["tryAgainIn"].as_f64().unwrap(), wait);
+    }
 }

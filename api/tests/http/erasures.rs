@@ -1,15 +1,24 @@
 //! Erasures, and receipts as whoever gets one checks them.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signature, Verifier, VerifyingKey};
 use photofinish_store::model::account::Role;
+use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::key::{KeyMode, Scope};
 use photofinish_store::model::photo::{BoundingBox, DetectedFace};
+use photofinish_store::model::process::{Process, ProcessReport};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
+use crate::connections::wait_until;
 use crate::console::signed_in;
+use crate::galleries::open_gallery;
 use crate::search::{hit_ids, search_face};
+use crate::support::guest::Guest;
+use crate::support::raw::RawConnection;
 use crate::support::{ApiResponse, Partner, TestService, bib, face, unknown_id};
 
 /// Asks for what a request would erase, then erases it; returns both.
@@ -215,4 +224,87 @@ fn deletions_answer_with_their_erasure() {
         assert_eq!(done["state"], json!("done"));
         assert!(verify(&get_keys(&partner), done["jws"].as_str().unwrap()).is_some());
     }
+}
+
+/// They are committed: whoever was told of a failure would ask again, and be told that there is no such photo.
+#[test]
+fn deletions_answer_with_their_erasure_while_the_storage_is_away() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
+    service.ready_photo(&partner, album_id, vec![face(0.9)], vec![]);
+    let folder = |name: &str| service.folder.path().join(name);
+    std::fs::rename(folder("objects"), folder("away")).unwrap();
+    let on_photo = json!({ "albumId": album, "photoId": photo });
+    let deleted = partner.call("/photos/photo/delete", &on_photo).ok()["receipt"].clone();
+    partner.call("/photos/photo/get", &on_photo).defined_error(404, "NOT_FOUND");
+    let removed = partner.call("/albums/delete", &json!({ "albumId": album })).ok()["receipt"].clone();
+    partner.call("/albums/get", &json!({ "albumId": album })).defined_error(404, "NOT_FOUND");
+    for receipt in [&deleted, &removed] {
+        assert_eq!((&receipt["state"], &receipt["removed"]["objects"]), (&json!("running"), &json!(0)));
+    }
+    std::fs::rename(folder("away"), folder("objects")).unwrap();
+    service.block_on(async {
+        let running = service.store.erasures.list_running(None).await.unwrap();
+        for id in &running {
+            service.store.erasures.remove_objects(*id).await.unwrap();
+        }
+        assert_eq!(service.store.erasures.finish(&running).await.unwrap(), 2);
+    });
+    for erasure in [deleted, removed] {
+        let done = partner.call("/erasures/get", &json!({ "receiptId": erasure["receiptId"] })).ok();
+        assert_eq!((&done["state"], &done["removed"]["objects"]), (&json!("done"), &json!(3)));
+    }
+}
+
+/// Has a visitor ask to be removed; returns the organizer's confirmed request to do so.
+fn ask_to_be_removed(partner: &Partner, album: &Value, mut guest: Guest<'_>) -> Value {
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let shown = guest.call("erase/faces", json!({ "imageId": ticket["imageId"] })).ok();
+    guest.call("erase/faces", json!({ "imageId": ticket["imageId"], "confirm": shown["confirm"] })).ok();
+    let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
+    let mut request = json!({ "albumId": album, "reportId": reports["reports"][0]["id"], "dryRun": true });
+    let shown = partner.call("/albums/gallery/reports/erase", &request).ok();
+    (request["dryRun"], request["confirm"]) = (json!(false), shown["confirm"].clone());
+    request
+}
+
+/// It has the places of the faces. The receipt may take longer than the organizer waits.
+#[test]
+fn what_a_visitor_asked_for_is_gone_before_there_is_a_receipt() {
+    // Half of the time that a request waits for its receipt.
+    const SOON: Duration = Duration::from_secs(5);
+    let service = TestService::start();
+    let partner = service.partner();
+    let rules = json!({ "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy" });
+    let (album, url) = open_gallery(&service, &partner, rules);
+    let request = ask_to_be_removed(&partner, &album, Guest::at(&service, &url)).to_string();
+    // The receipt waits for the face index of this process, which stays behind.
+    let report = ProcessReport { knows_erasures: true, faces_as_of: Some(0), ..ProcessReport::default() };
+    let behind = Process {
+        id: ProcessId::generate(),
+        role: "serve".into(),
+        host: "behind".into(),
+        version: "0.1.0".into(),
+        started_at: OffsetDateTime::UNIX_EPOCH,
+        report,
+    };
+    service.block_on(service.store.processes.report(&behind)).unwrap();
+    let list = |path: &str| partner.call(path, &json!({ "albumId": album })).ok();
+    let mut organizer = RawConnection::connect(&service);
+    let (key, length) = (partner.key.as_ref().unwrap(), request.len());
+    organizer.write(&format!(
+        "POST /openapi/albums/gallery/reports/erase HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{request}"
+    ));
+    wait_until("the erasure has begun", || list("/erasures/list")["total"] == 1);
+    let begun = Instant::now();
+    drop(organizer);
+    wait_until("the request is gone", || list("/albums/gallery/reports")["reports"] == json!([]));
+    assert!(begun.elapsed() < SOON, "it waited for the receipt");
+    let erased = list("/erasures/list")["erasures"][0].clone();
+    assert_eq!((&erased["state"], &erased["removed"]["vectors"]), (&json!("running"), &json!(1)));
 }

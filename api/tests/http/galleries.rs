@@ -371,7 +371,7 @@ fn seconds_left(url: &Value) -> i64 {
 
 /// The windows of a database in which other processes have taken all.
 #[derive(Default)]
-struct TakenElsewhere(Mutex<Vec<RateShare>>);
+pub(crate) struct TakenElsewhere(Mutex<Vec<RateShare>>);
 
 #[async_trait]
 impl RateWindows for TakenElsewhere {

@@ -79,6 +79,10 @@ fn photos_are_listed_by_state_page_by_page() {
 
     let body = json!({ "albumId": album, "state": "lost" });
     assert_eq!(partner.call("/photos/photo/list", &body).issues().len(), 1);
+    // PostgreSQL has no such text.
+    let body = json!({ "albumId": album, "camera": "NIKON\0Z 9" });
+    let issue = (r#"["camera"]"#.to_owned(), "invalid_format".to_owned());
+    assert_eq!(partner.call("/photos/photo/list", &body).issues(), [issue]);
 }
 
 #[test]

@@ -75,6 +75,10 @@ fn a_list_that_says_nothing_or_too_much_is_refused() {
     assert_eq!(call(json!({})).issues().len(), 1);
     assert_eq!(call(json!({ "csv": "Name\nAda" })).issues().len(), 1);
     assert_eq!(call(json!({ "csv": "bib\n1", "entries": [] })).issues().len(), 1);
+    // "Wave;Bib" and so on in UTF-16, read as UTF-8.
+    let wide: String = "Wave;Bib\nA;12".chars().flat_map(|character| [character, '\0']).collect();
+    let issue = (r#"["csv"]"#.to_owned(), "invalid_format".to_owned());
+    assert_eq!(call(json!({ "csv": wide })).issues(), [issue]);
     assert_eq!(call(json!({ "ranges": [{ "from": "9", "to": "1" }] })).issues().len(), 1);
     let huge = call(json!({ "ranges": [{ "from": "1", "to": "100001" }] }));
     let declined = huge.defined_error(422, "UNPROCESSABLE_CONTENT");

@@ -81,11 +81,21 @@ fn an_interrupted_upload_leaves_nothing() {
     let (album, _) = partner.create_album();
     let (url, photo) = request_upload_url(&partner, &album);
     let path = url.strip_prefix(&partner.origin).unwrap();
+    let partial_files = service.folder.path().join("objects/scratch");
+    let wait_for_partial_files = |count: usize| {
+        let started = Instant::now();
+        while partial_files.read_dir().unwrap().count() != count {
+            assert!(started.elapsed() < DEADLINE, "there are never {count} partial files");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
     let mut raw = RawConnection::connect(&service);
     raw.write(&format!(
         "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-type: image/jpeg\r\ncontent-length: 50\r\n\r\nhalf"
     ));
+    wait_for_partial_files(1);
     raw.0.shutdown(std::net::Shutdown::Both).unwrap();
+    wait_for_partial_files(0);
     let confirm = json!({ "albumId": album, "photoId": photo });
     partner.call("/photos/photo/success", &confirm).defined_error(412, "PRECONDITION_FAILED");
 }

@@ -1,8 +1,13 @@
 //! From an upload ticket to a confirmed photo.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use url::Url;
 
 use crate::support::{MAX_PHOTO_BYTES, Partner, TestService};
 
@@ -35,6 +40,48 @@ fn a_photo_goes_from_ticket_to_queue() {
         assert!(confirmed["message"].is_string());
     }
     assert_eq!(photo_state(&partner, &album, &photo), json!("queued"));
+}
+
+/// Until when a presigned URL is valid.
+fn url_expiry(url: &Value) -> OffsetDateTime {
+    let url = Url::parse(url.as_str().unwrap()).unwrap();
+    let (_, seconds) = url.query_pairs().find(|(name, _)| name == "expires").unwrap();
+    OffsetDateTime::from_unix_timestamp(seconds.parse().unwrap()).unwrap()
+}
+
+/// The lifetimes differ from each other and from the defaults, so that none can stand for another.
+#[test]
+fn urls_and_selfies_live_as_long_as_the_settings_say() {
+    const UPLOAD: Duration = Duration::from_secs(700);
+    const DOWNLOAD: Duration = Duration::from_secs(1300);
+    const SELFIE: Duration = Duration::from_secs(2500);
+    // Ends are whole seconds.
+    const TOLERANCE: Duration = Duration::from_secs(5);
+    let service = TestService::start_with(|settings| {
+        (settings.upload_ttl, settings.download_ttl, settings.probe_ttl) = (UPLOAD, DOWNLOAD, SELFIE);
+    });
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let asked_at = OffsetDateTime::now_utc();
+    let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
+    let ticket = partner.call("/photos/photo/signed", &body).ok();
+    let selfie = partner.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
+    let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
+    let answered_at = OffsetDateTime::now_utc();
+    let time = |value: &Value| OffsetDateTime::parse(value.as_str().unwrap(), &Rfc3339).unwrap();
+    for (what, end, lifetime) in [
+        ("a ticket", time(&ticket["expiresAt"]), UPLOAD),
+        ("its URL", url_expiry(&ticket["uploadUrl"]), UPLOAD),
+        ("a ticket of a selfie", time(&selfie["expiresAt"]), UPLOAD),
+        ("its URL", url_expiry(&selfie["uploadUrl"]), UPLOAD),
+        ("a selfie", time(&selfie["imageExpiresAt"]), SELFIE),
+        ("a preview", url_expiry(&shown["url"]), DOWNLOAD),
+        ("a thumbnail", url_expiry(&shown["thumbnailUrl"]), DOWNLOAD),
+    ] {
+        let expected = asked_at + lifetime - TOLERANCE..=answered_at + lifetime + TOLERANCE;
+        assert!(expected.contains(&end), "{what} ends at {end}, not in {lifetime:?}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::store::Store;
 pub async fn accounts_suite(store: &Store) {
     a_link_lets_in_once(store).await;
     an_address_has_one_account(store).await;
+    an_invitation_takes_no_rights_and_enables_nobody(store).await;
     a_session_is_found_until_it_is_ended(store).await;
     another_password_ends_the_other_sessions(store).await;
     wrong_passwords_block_for_a_while(store).await;
@@ -120,6 +121,35 @@ async fn an_address_has_one_account(store: &Store) {
     assert_eq!(listed.len(), 2);
     assert!(store.accounts.list(None).await.expect("lists all").contains(&account));
     assert_eq!(store.accounts.find("nobody@läufer.example").await.expect("looks"), None);
+}
+
+async fn an_invitation_takes_no_rights_and_enables_nobody(store: &Store) {
+    let here = organization(store).await;
+    let operator = NewAccount { is_operator: true, ..new_account(here, Role::Owner) };
+    let invite =
+        async |account: &NewAccount, link: NewLink| store.accounts.invite(account.clone(), link).await;
+    let made = invite(&operator, new_link(LinkPurpose::Enter)).await.expect("invites");
+    let link = new_link(LinkPurpose::Welcome);
+    let none = NewAccount { role: Role::Viewer, is_operator: false, ..operator.clone() };
+    assert_error_kind(invite(&none, link).await, StoreErrorKind::Conflict);
+    assert_eq!(store.accounts.find(&operator.email).await.expect("looks"), Some(made.clone()));
+    assert_eq!(store.accounts.find_link(&link.digest).await.expect("looks"), None);
+    let viewer = invite(&NewAccount { role: Role::Viewer, ..operator }, link).await.expect("invites again");
+    assert_eq!(viewer, Account { role: Role::Viewer, ..made });
+
+    let promoted = new_account(here, Role::Viewer);
+    assert!(!invite(&promoted, new_link(LinkPurpose::Welcome)).await.expect("invites").is_operator);
+    let promoted = NewAccount { is_operator: true, ..promoted };
+    assert!(invite(&promoted, new_link(LinkPurpose::Welcome)).await.expect("invites again").is_operator);
+
+    let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    let disabled = store.accounts.update(here, viewer.id, disable).await.expect("disables");
+    let link = new_link(LinkPurpose::Welcome);
+    let again =
+        NewAccount { organization: here, email: disabled.email, role: Role::Viewer, is_operator: true };
+    let again = invite(&again, link).await.expect("invites again");
+    assert!(again.disabled_at.is_some() && again.disabled_at == disabled.disabled_at);
+    assert_eq!(store.accounts.find_link(&link.digest).await.expect("looks"), None, "nobody gets in");
 }
 
 async fn a_session_is_found_until_it_is_ended(store: &Store) {

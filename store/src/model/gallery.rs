@@ -243,6 +243,15 @@ pub struct ReportedPhoto {
     pub faces: Vec<BoundingBox>,
 }
 
+/// How many reports there may be of an album, beside requests to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportLimits {
+    /// In all.
+    pub album: u32,
+    /// Of one visitor.
+    pub visitor: u32,
+}
+
 /// A report of a visitor.
 #[derive(Clone, Debug)]
 pub struct NewReport {
@@ -258,6 +267,8 @@ pub struct NewReport {
     pub note: String,
     /// When, by the database's clock, microseconds: photos that were read since were not looked at.
     pub created_at: i64,
+    /// How many reports there may be with it; `None` for as many as there are.
+    pub limits: Option<ReportLimits>,
 }
 
 /// A report that was made.

@@ -8,8 +8,8 @@ use crate::model::account::TokenDigest;
 use crate::model::album::Album;
 use crate::model::encoding::{from_micros, now_micros, to_micros};
 use crate::model::gallery::{
-    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, ReportKind, ReportedPhoto, StoredReport,
-    VisitorSearch,
+    Gallery, GalleryChange, NewConsent, NewReport, OpenGallery, ReportKind, ReportLimits, ReportedPhoto,
+    StoredReport, VisitorSearch,
 };
 use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId, ReportId};
 use crate::sealing::{MasterSecret, Purpose};
@@ -29,6 +29,10 @@ const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settin
      a.id, a.organization, a.mode, a.created_by, a.title, a.cover_url, a.tags, a.config, \
      a.watermark_version, a.created_at, a.updated_at \
      from gallery g join album a on a.id = g.album where g.link_digest = $1 and a.closed_at is null";
+
+/// Reads the index by which each is there once.
+pub(crate) const COUNT_REPORTS: &str = "select count(*), count(case when visitor = $2 then 1 end) \
+     from gallery_report where album = $1 and kind <> 'removal'";
 
 #[derive(FromRow)]
 struct GalleryRow {
@@ -264,15 +268,16 @@ impl Galleries for SqlGalleries {
         Ok(consents > 0)
     }
 
-    async fn report(&self, report: NewReport) -> Result<()> {
+    async fn report(&self, report: NewReport) -> Result<bool> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into gallery_report (id, album, photo, kind, visitor, note, created_at, faces) \
                       select $1, album, id, $4, $5, $6, $7, $8 from photo where album = $2 and id = $3 \
                       on conflict (album, photo, kind, visitor) do update set \
                       faces = excluded.faces, created_at = excluded.created_at where excluded.kind = 'removal'";
+        let mut written = 0;
         for ReportedPhoto { photo, faces } in report.photos {
             let faces = if faces.is_empty() { None } else { Some(to_json(&faces)?) };
-            query(OPERATION, insert)
+            written += query(OPERATION, insert)
                 .bind(ReportId::generate())
                 .bind(report.album)
                 .bind(photo)
@@ -284,7 +289,15 @@ impl Galleries for SqlGalleries {
                 .execute(&mut transaction)
                 .await?;
         }
-        transaction.commit(OPERATION).await
+        // What was said before is never refused.
+        if let Some(limits) = report.limits
+            && written > 0
+            && exceeds(&mut transaction, report.album, &report.visitor, limits).await?
+        {
+            return Ok(false);
+        }
+        transaction.commit(OPERATION).await?;
+        Ok(true)
     }
 
     async fn list_reports(&self, album: AlbumId, limit: u32) -> Result<Vec<StoredReport>> {
@@ -321,6 +334,18 @@ impl Galleries for SqlGalleries {
             .await?;
         transaction.commit(OPERATION).await
     }
+}
+
+/// Whether there are more reports than the limits.
+async fn exceeds(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    visitor: &[u8; 32],
+    limits: ReportLimits,
+) -> Result<bool> {
+    let (of_album, of_visitor): (i64, i64) =
+        query(OPERATION, COUNT_REPORTS).bind(album).bind(visitor.to_vec()).fetch_one(transaction).await?;
+    Ok(of_album > i64::from(limits.album) || of_visitor > i64::from(limits.visitor))
 }
 
 /// Counts a search of a visitor or a network on a day; returns how many there were.

@@ -11,8 +11,8 @@ use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
 use super::{
-    SqlFaces, SqlKeys, SqlPhotos, costs, credits, events, face_bibs, faces, photos, queue, start_lists,
-    texts, webhooks,
+    SqlFaces, SqlKeys, SqlPhotos, costs, credits, events, face_bibs, faces, galleries, photos, queue,
+    start_lists, texts, webhooks,
 };
 use crate::conformance::webhooks::{Room, create};
 use crate::conformance::{AlbumFixture, album_config, face, test_settings};
@@ -47,7 +47,7 @@ fn urls_name_files() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 43] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -105,6 +105,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 43] {
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (costs::STORED.into(), &["album_by_owner (", "photo_count USING PRIMARY KEY (album=?)"]),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
+        (galleries::COUNT_REPORTS.into(), &["COVERING INDEX sqlite_autoindex_gallery_report_2 (album=?)"]),
     ]
 }
 

@@ -18,6 +18,7 @@ export async function fetchFile(url: string): Promise<void> {
 }
 
 function refusal(status: number): ApiFailure {
-  const code = status === 503 ? "TOO_MANY_DOWNLOADS" : status === 404 ? "NOT_FOUND" : "UNKNOWN";
+  const isBusy = status === 503 || status === 429;
+  const code = isBusy ? "TOO_MANY_DOWNLOADS" : status === 404 ? "NOT_FOUND" : "UNKNOWN";
   return new ApiFailure(status, code, code);
 }

@@ -84,7 +84,9 @@ function BibForm({ source, onSearch }: { source: Source | null; onSearch: (text:
   const text = useSignal(source?.kind === "bib" ? source.text : "");
   const submit = (event: Event) => {
     event.preventDefault();
-    onSearch(text.value.trim());
+    const asked = text.value.trim();
+    // As the service says: what has no letter and no digit is no bib.
+    onSearch(/[\p{L}\p{N}]/u.test(asked) ? asked : "");
   };
   return (
     <form class="finder" role="search" onSubmit={submit}>

@@ -27,12 +27,19 @@ pub(crate) async fn invite(
     caller: Owner,
     input: InviteAccount,
 ) -> Result<InvitedAccount, ApiError> {
+    // An account without a password can be invited again, and who has the link chooses its password.
+    let known = ctx.store.accounts.find(&input.email).await?;
+    let known = known.filter(|known| known.organization == caller.tenant.organization);
+    if let Some(known) = &known {
+        check_manageable(&caller, known)?;
+    }
     let (link, url) = make_link(&ctx, LinkPurpose::Welcome);
     let account = NewAccount {
         organization: caller.tenant.organization,
         email: input.email,
         role: input.role,
-        is_operator: false,
+        // Another operator may invite one again, who stays one. Who becomes one just now is refused by the store.
+        is_operator: known.is_some_and(|known| known.is_operator),
     };
     match ctx.store.accounts.invite(account, link).await {
         Ok(account) => {
@@ -59,18 +66,27 @@ pub(crate) async fn reset(
     Ok(InvitedAccount { account: account.into(), link: url, expires_at: link.expires_at })
 }
 
-/// Returns an account that the caller may manage. An operator may do more than an owner: whoever could make a link into the
-/// account of one would have what operators may, and who could disable it could lock them out.
+/// Returns an account that the caller may manage.
 ///
 /// # Errors
-/// 403 `INSUFFICIENT_ROLE` for the account of an operator, unless the caller is one.
+/// As those of [`check_manageable`]; 404 if the organization has no such account.
 async fn find_manageable(ctx: &Context, caller: &Owner, id: AccountId) -> Result<StoredAccount, ApiError> {
     let accounts = ctx.store.accounts.list(Some(caller.tenant.organization)).await?;
     let account = accounts.into_iter().find(|account| account.id == id).ok_or_else(ApiError::not_found)?;
+    check_manageable(caller, &account)?;
+    Ok(account)
+}
+
+/// Checks that the caller may manage an account of the organization. An operator may do more than an owner: whoever could make
+/// a link into the account of one would have what operators may, and who could disable it could lock them out.
+///
+/// # Errors
+/// 403 `INSUFFICIENT_ROLE` for the account of an operator, unless the caller is one.
+fn check_manageable(caller: &Owner, account: &StoredAccount) -> Result<(), ApiError> {
     if account.is_operator && !caller.signed_in.is_operator {
         return Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE));
     }
-    Ok(account)
+    Ok(())
 }
 
 pub(crate) async fn update(ctx: Context, caller: Owner, input: UpdateAccount) -> Result<Account, ApiError> {
@@ -105,17 +121,29 @@ pub(crate) async fn update_own(
 async fn change_password(ctx: &Context, caller: &Member, change: PasswordChange) -> Result<(), ApiError> {
     let (accounts, now) = (&ctx.store.accounts, OffsetDateTime::now_utc());
     let (_, account) = session::find(&**accounts, &caller.signed_in.digest, now).await?;
-    let credentials = accounts.find_credentials(&account.email).await?.ok_or_else(ApiError::not_found)?;
     check_not_blocked(ctx, &account.email, now).await?;
-    // An account that came by a one-time link alone has none to prove.
-    if credentials.password.is_some() && !ctx.passwords.verify(change.current, credentials.password).await? {
-        accounts.record_failure(&account.email, now).await?;
-        return Err(ApiError::new(ErrorKind::Forbidden).with_code("WRONG_PASSWORD"));
-    }
+    check_current_password(ctx, &account.email, change.current).await?;
     let path = vec![PathSegment::Field("password"), PathSegment::Field("new")];
     check_password(&change.new, &account.email, path)?;
     let hash = ctx.passwords.hash(change.new).await?;
     accounts.set_password(account.id, hash, caller.signed_in.session).await?;
     tracing::info!(account.id = %account.id, "password changed");
+    Ok(())
+}
+
+/// Checks the password until now, which an account that came by a one-time link alone does not have.
+///
+/// # Errors
+/// 403 `WRONG_PASSWORD`; 429 after too many wrong ones.
+async fn check_current_password(ctx: &Context, email: &str, current: String) -> Result<(), ApiError> {
+    let accounts = &ctx.store.accounts;
+    let turn = ctx.passwords.take_turn().await?;
+    // Only now, and the turn lasts until a wrong one is recorded: of many that are tried at once each is checked after others.
+    check_not_blocked(ctx, email, OffsetDateTime::now_utc()).await?;
+    let credentials = accounts.find_credentials(email).await?.ok_or_else(ApiError::not_found)?;
+    if credentials.password.is_some() && !turn.verify(current, credentials.password).await? {
+        accounts.record_failure(email, OffsetDateTime::now_utc()).await?;
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code("WRONG_PASSWORD"));
+    }
     Ok(())
 }

@@ -27,17 +27,20 @@ pub(crate) async fn create(
     visitor: Visitor,
     input: CreateSession,
 ) -> Result<Answer<Session>, ApiError> {
-    let now = OffsetDateTime::now_utc();
-    let attempt = Attempt::new(&ctx, &visitor, now);
-    attempt.check_network().await?;
-    check_not_blocked(&ctx, &input.email, now).await?;
+    // Who has to wait for longer takes nobody's turn.
+    Attempt::new(&ctx, &visitor).check(&input.email).await?;
+    let turn = ctx.passwords.take_turn().await?;
+    // Again, and the turn lasts until a wrong one is counted: of many that are tried at once each is checked after others.
+    let attempt = Attempt::new(&ctx, &visitor);
+    attempt.check(&input.email).await?;
     let found = ctx.store.accounts.find_credentials(&input.email).await?;
     let hash = found.as_ref().and_then(|found| found.password.clone());
-    let is_right = ctx.passwords.verify(input.password, hash).await?;
+    let is_right = turn.verify(input.password, hash).await?;
     let account = match found {
         Some(Credentials { account, .. }) if is_right && account.disabled_at.is_none() => account,
         _ => return Err(attempt.fail(&input.email).await),
     };
+    drop(turn);
     let token = Token::generate();
     let session = session::new_session(&token, &visitor.headers);
     let begun = ctx.store.accounts.begin_session(account.id, session).await?;
@@ -54,12 +57,20 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(ctx: &'a Context, visitor: &Visitor, now: OffsetDateTime) -> Self {
+    /// One that is made now.
+    fn new(ctx: &'a Context, visitor: &Visitor) -> Self {
+        let now = OffsetDateTime::now_utc();
         Self { ctx, now, network: network_digest(&ctx.visitor_secret, visitor.address, now) }
     }
 
     fn hour(&self) -> i64 {
         self.now.unix_timestamp().div_euclid(3600)
+    }
+
+    /// Refuses what has to wait, for where it comes from or for its address.
+    async fn check(&self, email: &str) -> Result<(), ApiError> {
+        self.check_network().await?;
+        check_not_blocked(self.ctx, email, self.now).await
     }
 
     /// Refuses a network from which too many wrong passwords came within this hour.
@@ -77,7 +88,7 @@ impl<'a> Attempt<'a> {
         let accounts = &self.ctx.store.accounts;
         let counted = async {
             accounts.count_failure(&self.network, self.hour()).await?;
-            accounts.record_failure(email, self.now).await
+            accounts.record_failure(email, OffsetDateTime::now_utc()).await
         };
         match counted.await {
             Ok(_) => ApiError::new(ErrorKind::Unauthorized).with_code("WRONG_CREDENTIALS"),

@@ -70,7 +70,7 @@ pub struct TestService {
     stop: Option<oneshot::Sender<()>>,
     server_task: Option<JoinHandle<()>>,
     database_url: String,
-    _folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
 }
 
 /// What a test may change of its service.
@@ -272,7 +272,7 @@ impl TestService {
             stop: Some(stop),
             server_task: Some(served),
             database_url,
-            _folder: folder,
+            folder,
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use photofinish_api::context::{ApiSettings, BodyBudget, ConsoleSettings, Environment, SeatLimits};
+use photofinish_api::context::{
+    ApiSettings, BodyBudget, ConsoleSettings, Environment, SeatLimits, StorageOrigin,
+};
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::model::credit::CreditSettings;
@@ -77,7 +79,7 @@ pub(super) fn settings() -> ApiSettings {
             public_url: "http://127.0.0.1:8080".parse().expect("a URL"),
             console_url: "http://127.0.0.1:8080".parse().expect("a URL"),
             gallery_url: None,
-            storage_origin: None,
+            storage_origin: StorageOrigin::default(),
             proxies: 0,
             console_proxies: 0,
             folder: None,

@@ -74,11 +74,13 @@ async fn lock_accounts(transaction: &mut Transaction, organization: Organization
 impl Accounts for SqlAccounts {
     async fn invite(&self, account: NewAccount, link: NewLink) -> Result<Account> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        // An account that nobody has used yet is invited again, with what is asked now.
+        // An account without a password is invited again, with what is asked now. But no invitation ends the rights of an
+        // operator, whose account its link would open, and none enables an account.
         let write = "insert into account (id, organization, email, name, role, is_operator, created_at) \
                      values ($1, $2, $3, '', $4, $5, $6) on conflict (email) do update set role = excluded.role, \
-                     is_operator = excluded.is_operator, disabled_at = null \
-                     where account.password is null and account.organization = excluded.organization";
+                     is_operator = excluded.is_operator \
+                     where account.password is null and account.organization = excluded.organization \
+                     and account.is_operator <= excluded.is_operator";
         let written = query(OPERATION, write)
             .bind(AccountId::generate())
             .bind(account.organization)

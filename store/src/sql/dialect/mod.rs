@@ -5,6 +5,7 @@
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
+mod sqlite_detections;
 
 use std::collections::{HashMap, HashSet};
 
@@ -90,6 +91,10 @@ macro_rules! queue_uploaded {
     };
 }
 use queue_uploaded;
+
+fn photo_ref(results: &PhotoResults) -> PhotoRef {
+    PhotoRef { album: results.lease.album, photo: results.lease.photo }
+}
 
 fn album_not_found(album: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {album}"))

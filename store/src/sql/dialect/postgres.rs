@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
+use super::{
+    LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, photo_ref, queue_uploaded,
+};
 use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
@@ -278,10 +280,6 @@ impl QueueWrites for TimedConnection {
         .map_err(store_error("mark photos as published"))
         .map(drop)
     }
-}
-
-fn photo_ref(results: &PhotoResults) -> PhotoRef {
-    PhotoRef { album: results.lease.album, photo: results.lease.photo }
 }
 
 fn unzip_refs(photos: impl Iterator<Item = PhotoRef>) -> (Vec<AlbumId>, Vec<PhotoId>) {

@@ -7,24 +7,24 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use serde::Serialize;
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
-use crate::model::encoding::{to_micros, vector_to_bytes};
+use super::{
+    LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, photo_ref, queue_uploaded,
+    sqlite_detections,
+};
+use crate::model::encoding::to_micros;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
-use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
+use crate::model::photo::NewPhoto;
 use crate::search::faces::Change;
 use crate::sql::changes::ChangeKind;
 use crate::sql::costs::SpentNumbers;
 use crate::sql::credits::ledger::{Holds, balances_of_sqlite};
 use crate::sql::error::store_error;
-use crate::sql::row_types::{index_state_to_str, to_json};
+use crate::sql::row_types::to_json;
 use crate::sql::statement::strip_nul;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
-
-/// Rows that one statement inserts. Each number of rows is a text of its own in the cache of prepared statements.
-const ROWS_PER_INSERT: usize = 16;
 
 /// The rows of the JSON list `$1` as a table `named` of photos, followed by further columns.
 macro_rules! named_photos {
@@ -293,21 +293,7 @@ impl QueueWrites for SqliteConnection {
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
-        let faces: Vec<(PhotoRef, &DetectedFace)> = photos
-            .iter()
-            .flat_map(|results| results.faces.iter().map(|face| (photo_ref(results), face)))
-            .collect();
-        for faces in faces.chunks(ROWS_PER_INSERT) {
-            insert_faces(self, faces).await?;
-        }
-        let texts: Vec<(PhotoRef, &DetectedText)> = photos
-            .iter()
-            .flat_map(|results| results.texts.iter().map(|text| (photo_ref(results), text)))
-            .collect();
-        for texts in texts.chunks(ROWS_PER_INSERT) {
-            insert_texts(self, texts).await?;
-        }
-        Ok(())
+        sqlite_detections::insert(self, photos).await
     }
 
     async fn record_change(
@@ -359,54 +345,4 @@ fn hex(id: Uuid) -> String {
 
 fn key_of(PhotoRef { album, photo }: PhotoRef) -> (String, String) {
     (hex(album.0), hex(photo.0))
-}
-
-fn photo_ref(results: &PhotoResults) -> PhotoRef {
-    PhotoRef { album: results.lease.album, photo: results.lease.photo }
-}
-
-/// Not from JSON, which would round the numbers and double the bytes of the vectors.
-async fn insert_faces(connection: &mut SqliteConnection, faces: &[(PhotoRef, &DetectedFace)]) -> Result<()> {
-    let mut insert = QueryBuilder::<Sqlite>::new(
-        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
-         model, embedding) ",
-    );
-    insert.push_values(faces, |mut row, (PhotoRef { album, photo }, face)| {
-        row.push_bind(*album)
-            .push_bind(*photo)
-            .push_bind(face.bounding_box.top)
-            .push_bind(face.bounding_box.left)
-            .push_bind(face.bounding_box.width)
-            .push_bind(face.bounding_box.height)
-            .push_bind(face.confidence)
-            .push_bind(face.unindexed.map(|reason| reason.as_str()))
-            .push_bind(face.embedding.as_ref().map(|embedding| embedding.model.clone()))
-            .push_bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)));
-    });
-    insert.build().execute(connection).await.map_err(store_error("insert faces")).map(drop)
-}
-
-async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &DetectedText)]) -> Result<()> {
-    let mut insert = QueryBuilder::<Sqlite>::new(
-        "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
-         max_confidence, standing, read_as, read_confidence, read_standing, recogniser, lattice) ",
-    );
-    insert.push_values(texts, |mut row, (PhotoRef { album, photo }, text)| {
-        row.push_bind(*album)
-            .push_bind(*photo)
-            .push_bind(text.text.clone())
-            .push_bind(text.bounding_box.top)
-            .push_bind(text.bounding_box.left)
-            .push_bind(text.bounding_box.width)
-            .push_bind(text.bounding_box.height)
-            .push_bind(text.confidence)
-            .push_bind(text.max_confidence)
-            .push_bind(index_state_to_str(text.index_state))
-            .push_bind(text.read.as_ref().map(|read| read.text.clone()))
-            .push_bind(text.read.as_ref().map(|read| read.confidence))
-            .push_bind(text.read.as_ref().map(|read| index_state_to_str(read.index_state)))
-            .push_bind(text.lattice.as_ref().map(|lattice| lattice.recogniser.clone()))
-            .push_bind(text.lattice.as_ref().map(|lattice| lattice.lattice.as_bytes().to_vec()));
-    });
-    insert.build().execute(connection).await.map_err(store_error("insert texts")).map(drop)
 }
