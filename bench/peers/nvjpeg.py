@@ -123,8 +123,11 @@ class Targets:
         for image, photo in zip(self.images, photos):
             width, height = -(-photo.width // scale), -(-photo.height // scale)
             memory = c_void_p()
-            check(cuda.cudaMalloc(byref(memory), c_size_t(width * height * 3)), "cudaMalloc")
+            size = c_size_t(width * height * 3)
+            check(cuda.cudaMalloc(byref(memory), size), "cudaMalloc")
             self.memory.append(memory)
+            # What was freed before still has its pictures, which would pass for decoded ones.
+            check(cuda.cudaMemset(memory, 0, size), "cudaMemset")
             image.channel[0], image.pitch[0] = memory.value, width * 3
 
     def find_blank(self, photos: list[Photo], scale: int) -> list[int]:

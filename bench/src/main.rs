@@ -87,6 +87,7 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
+    report::machine::note_load();
     match Arguments::parse().command {
         Command::Eval(evaluation) => eval::run(evaluation),
         Command::Make24mp(options) => photos::enlarge::run(&options),

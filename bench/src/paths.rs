@@ -114,7 +114,22 @@ impl InputPaths {
     }
 }
 
+/// Absolute, as services run in folders of their own.
 fn require_path(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
     anyhow::ensure!(path.exists(), "{} does not exist; {remedy}", path.display());
-    Ok(path)
+    Ok(std::path::absolute(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_found_from_another_folder_too() {
+        let found = require_path(PathBuf::from("."), "").unwrap();
+        assert!(found.is_absolute() && found.exists(), "{}", found.display());
+        assert!(
+            require_path(PathBuf::from("missing"), "make it").unwrap_err().to_string().contains("make it")
+        );
+    }
 }

@@ -27,8 +27,8 @@ const TEST_OUTPUT: &str = "test-output";
 
 /// The benchmark of pages.
 const BROWSER_BENCHMARK: &str = "browser";
-/// The benchmarks of servers.
-const SERVER_BENCHMARKS: [&str; 3] = ["store", "credits", "erasures"];
+/// The benchmarks that start servers.
+const SERVER_BENCHMARKS: [&str; 6] = ["store", "credits", "erasures", "events", "rates", "judging"];
 
 /// How to test.
 #[derive(Args)]
@@ -126,12 +126,12 @@ fn print_backend_choice(layout: &Layout, paths: &SetupPaths) -> anyhow::Result<(
 
 /// Runs the bench crate in a release build, with what set-up fetched.
 pub fn run_bench(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
-    let paths = setup::run(layout, &SetupArguments::default())?;
-    let needs_servers = arguments.first().is_some_and(|first| SERVER_BENCHMARKS.contains(&first.as_str()));
-    if needs_servers {
+    let paths = setup::run_from_environment(layout)?;
+    let benchmark = arguments.first().map(String::as_str);
+    if benchmark.is_some_and(|name| SERVER_BENCHMARKS.contains(&name)) {
         setup::install_cluster_servers(layout)?;
     }
-    if arguments.first().is_some_and(|first| first == BROWSER_BENCHMARK) {
+    if benchmark == Some(BROWSER_BENCHMARK) {
         setup::install_browser(layout)?;
     }
     print_heading("Building the benchmarks (release; the first time takes minutes)");
@@ -143,7 +143,7 @@ pub fn run_bench(layout: &Layout, command: &[&str], arguments: &[String]) -> any
 
 /// Runs the soak crate in a release build, on the service of this checkout, with the servers that set-up fetched.
 pub fn run_soak(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
-    let paths = setup::run(layout, &SetupArguments::default())?;
+    let paths = setup::run_from_environment(layout)?;
     setup::install_cluster_servers(layout)?;
     print_heading("Building the service and the soak test (release; the first time takes minutes)");
     // With the features of the whole workspace, as for the tests, so that dependencies are built once.
@@ -158,7 +158,7 @@ pub fn run_soak(layout: &Layout, command: &[&str], arguments: &[String]) -> anyh
 /// Runs the attacks in a release build, on the service of this checkout, with photos drawn of the portraits that set-up
 /// fetched.
 pub fn run_attack(layout: &Layout, arguments: &[String]) -> anyhow::Result<()> {
-    let paths = setup::run(layout, &SetupArguments::default())?;
+    let paths = setup::run_from_environment(layout)?;
     setup::install_sample_event(layout)?;
     print_heading("Building the service and the attacks (release; the first time takes minutes)");
     let build = ["build", "--release", "--workspace", "--bin", "photofinish", "--bin", "attack"];
@@ -205,5 +205,29 @@ fn set_server_variables(layout: &Layout, command: &mut Command) {
         .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout));
     if let Some(programs) = setup::postgres_bin_folder() {
         command.env("PHOTOFINISH_TEST_POSTGRES_BIN", programs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::SERVER_BENCHMARKS;
+
+    #[test]
+    fn servers_are_installed_for_every_benchmark_that_starts_them() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/src");
+        let mut starting = Vec::new();
+        for entry in sources.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let file = if path.is_dir() { path.join("mod.rs") } else { path.clone() };
+            if std::fs::read_to_string(file).unwrap_or_default().contains("Backend::start_") {
+                starting.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+            }
+        }
+        assert!(starting.len() >= 4, "{starting:?}");
+        for name in starting {
+            assert!(SERVER_BENCHMARKS.contains(&name.as_str()), "{name}");
+        }
     }
 }

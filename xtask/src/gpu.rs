@@ -127,7 +127,7 @@ impl Gpu {
     }
 }
 
-/// Finds the first GPU with `nvidia-smi`, else by the files of a driver.
+/// Finds the first GPU with `nvidia-smi`, else by the files of a driver. The comparison decides in the same way.
 fn find_gpu() -> Option<Gpu> {
     let query = ["--query-gpu=name,driver_version", "--format=csv,noheader"];
     if let Ok(answer) = capture_output(Command::new("nvidia-smi").args(query))
@@ -135,14 +135,17 @@ fn find_gpu() -> Option<Gpu> {
     {
         return Some(Gpu { name: name.trim().into(), driver: driver.trim().into() });
     }
-    let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
-    if let Some(driver) = version.as_deref().and_then(parse_driver_version) {
-        return Some(Gpu { name: "an NVIDIA GPU".into(), driver });
+    let unnamed = |driver: Option<String>| Gpu {
+        name: "an NVIDIA GPU".into(),
+        driver: driver.unwrap_or_else(|| "unknown".into()),
+    };
+    if let Ok(description) = std::fs::read_to_string("/proc/driver/nvidia/version") {
+        return Some(unnamed(parse_driver_version(&description)));
     }
+    // WSL2 has its device for the GPUs of others too.
+    let has_device = ["/dev/nvidia0", "/dev/dxg"].iter().any(|device| Path::new(device).exists());
     let cache = capture_output(Command::new("ldconfig").arg("-p")).unwrap_or_default();
-    let has_device = Path::new("/dev/nvidia0").exists() || Path::new("/dev/dxg").exists();
-    (has_device && cache.contains("libcuda.so.1"))
-        .then(|| Gpu { name: "an NVIDIA GPU".into(), driver: "unknown".into() })
+    (has_device && cache.contains("libcuda.so.1")).then(|| unnamed(None))
 }
 
 /// Extracts the version number from the description of the kernel module.

@@ -1,5 +1,7 @@
 //! A folder of photos, sent by the console in a browser and by `photofinish upload`, in turn.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use super::world::{Program, World, draw_photos};
 use crate::paths::InputPaths;
 use crate::report::Table;
 use crate::report::statistics::median;
+use crate::turns::take_turns;
 
 /// Photos drawn; others are copies of them.
 const DRAWN: usize = 12;
@@ -43,7 +46,8 @@ pub fn measure(options: &BrowserOptions, program: &Program) -> anyhow::Result<Ta
     ];
     let mut table = Table::new(
         &format!(
-            "A folder, sent by both in turn to a service in the role `serve`: medians of {} pairs, and ranges.",
+            "A folder, sent by both in turn to a service in the role `serve`, of which either begins every second time: medians \
+             of {} pairs, and ranges.",
             options.runs
         ),
         &columns,
@@ -51,11 +55,13 @@ pub fn measure(options: &BrowserOptions, program: &Program) -> anyhow::Result<Ta
     for batch in &BATCHES {
         let folder = tempfile::tempdir()?;
         let bytes = fill_folder(folder.path(), batch)?;
-        let (mut console, mut command) = (Vec::new(), Vec::new());
-        for _ in 0..options.runs {
-            console.push(by_console(&options.paths, program, folder.path(), batch.photos)?);
-            command.push(by_command(&options.paths, folder.path(), batch.photos)?);
-        }
+        let pairs = take_turns(
+            options.runs,
+            |_| by_console(&options.paths, program, folder.path(), batch.photos),
+            |_| by_command(&options.paths, folder.path(), batch.photos),
+        )?;
+        let console: Vec<Duration> = pairs.iter().map(|pair| pair.first).collect();
+        let command: Vec<Duration> = pairs.iter().map(|pair| pair.second).collect();
         for (name, mine, other) in
             [("console", &console, &command), ("`photofinish upload`", &command, &console)]
         {
@@ -81,7 +87,8 @@ pub fn measure(options: &BrowserOptions, program: &Program) -> anyhow::Result<Ta
     Ok(table)
 }
 
-/// Draws some photos, and repeats them under other names until there are enough. Returns the bytes of all.
+/// Draws some photos, and repeats them under other names until there are enough. They are on the disk before the first is
+/// sent: writing them then would slow down whatever is measured first. Returns the bytes of all.
 fn fill_folder(folder: &Path, batch: &Batch) -> anyhow::Result<u64> {
     let drawn = tempfile::tempdir()?;
     let (files, _) = draw_photos(drawn.path(), DRAWN)?;
@@ -95,7 +102,9 @@ fn fill_folder(folder: &Path, batch: &Batch) -> anyhow::Result<u64> {
             *byte = (at.wrapping_mul(2_654_435_761) >> 11) as u8;
         }
         bytes += photo.len() as u64;
-        std::fs::write(folder.join(format!("IMG_{number:04}.jpg")), photo)?;
+        let mut file = File::create(folder.join(format!("IMG_{number:04}.jpg")))?;
+        file.write_all(&photo)?;
+        file.sync_all()?;
     }
     Ok(bytes)
 }

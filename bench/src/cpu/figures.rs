@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Cpu, CpuOptions, Measurements, PhotoContents, ServiceRun};
+use super::{Cpu, CpuOptions, Material, Measurements, PhotoContents, ServiceRun};
 use crate::cpu::peer::{Peer, PeerMode, PeerPhoto, PeerRun};
 use crate::photos::labels::LabelledPhoto;
 use crate::photos::score::{BibScore, to_bib};
@@ -17,21 +17,16 @@ const ACCEPT_CONFIDENCE: f64 = 0.9;
 /// Least confidence of any reading that the peer's reader returns.
 const PEER_MIN_CONFIDENCE: f64 = 0.5;
 
-/// Builds the report; `photos` is the number of photos per run.
-pub fn build_report(
-    options: &CpuOptions,
-    measurements: &Measurements,
-    labels: &[LabelledPhoto],
-    photos: usize,
-) -> Report {
+/// Builds the report.
+pub fn build_report(options: &CpuOptions, measurements: &Measurements, material: &Material) -> Report {
+    let (labels, photos) = (&material.labels[..], material.files.len());
     let (mut section, threads) = match options.threads {
         1 => ("cpu on one thread".to_owned(), "1 thread each".to_owned()),
         many => ("cpu".to_owned(), format!("{many} threads each")),
     };
-    let mut what = "24 megapixel photos".to_owned();
+    let mut what = material.name.clone();
     if let Some(composed) = &options.crowds {
         section = format!("{section} in crowds of {composed}");
-        what = format!("crowds of {composed} labelled photos in frames of 2048 x 1536");
     }
     if options.cpu == Cpu::Avx512 {
         section += " without bf16";

@@ -110,13 +110,14 @@ impl LedgerRuns {
             ]);
         }
         report.tables.push(table);
-        let share = median(&self.workers.iter().map(WorkerRun::share).collect::<Vec<_>>());
+        let shares: Vec<f64> = self.workers.iter().map(WorkerRun::share).collect();
         report.goals.push(Goal::at_least(
             "charged to photos, of the CPU of a worker alone",
-            share,
+            median(&shares),
             LEAST_SHARE,
         ));
-        report.goals.push(Goal::at_most("and never more than it", share, 1.0));
+        let most = shares.iter().copied().fold(f64::NAN, f64::max);
+        report.goals.push(Goal::at_most("and never more than it", most, 1.0));
         let writes: Vec<f64> = self.writes.iter().map(|time| time.as_secs_f64() * 1e3).collect();
         let percent = median(&writes) / cpu_ms * 100.0;
         report.goals.push(Goal::at_most(
@@ -136,5 +137,23 @@ impl LedgerRuns {
 impl WorkerRun {
     fn share(&self) -> f64 {
         self.charged.as_secs_f64() / self.cpu.as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_run_that_charges_too_much_misses_the_goal() {
+        let run =
+            |charged| WorkerRun { cpu: Duration::from_secs(100), charged: Duration::from_secs(charged) };
+        let runs =
+            LedgerRuns { workers: [97, 102, 98].map(run).into(), writes: vec![Duration::from_micros(50)] };
+        let mut report = Report::new("test", "Test");
+        runs.report(&mut report, 100.0);
+        let [least, most, _] = &report.goals[..] else { panic!("{:?}", report.goals) };
+        assert!(least.figure == 0.98 && least.is_met(), "{least:?}");
+        assert!(most.figure == 1.02 && !most.is_met(), "{most:?}");
     }
 }

@@ -15,16 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+
 use crate::cpu::ledger::LedgerRuns;
 pub use crate::cpu::options::{Cpu, CpuOptions};
 use crate::cpu::options::{read_charged, service_setup};
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
 use crate::photos::crowd;
-use crate::photos::enlarge;
+use crate::photos::enlarge::{self, TRUTH_FILE};
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::process;
 use crate::prometheus::sum_metric_by_label;
 use crate::report::Report;
+use crate::report::statistics::median;
 use crate::service::Service;
 use crate::service::album::{UploadedAlbum, list_jpegs};
 
@@ -33,6 +36,8 @@ const CROWD_SEED: u64 = 1;
 
 /// What is read.
 struct Material {
+    /// What it is, for the title.
+    name: String,
     folder: PathBuf,
     files: Vec<String>,
     labels: Vec<LabelledPhoto>,
@@ -80,7 +85,7 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
         Some(photos) => compose_crowds(options, photos)?,
         None => prepare_photos(options)?,
     };
-    let Material { folder, files, labels, .. } = &material;
+    let Material { folder, files, .. } = &material;
     let peer = if options.alone { None } else { Some(Peer::prepare(&options.paths)?) };
     let ledger = ledger::measure(options, folder, files)?;
     let mut measurements = Measurements {
@@ -106,7 +111,7 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
             measurements.peers.entry(mode).or_default().push(run);
         }
     }
-    Ok(figures::build_report(options, &measurements, labels, files.len()))
+    Ok(figures::build_report(options, &measurements, &material))
 }
 
 fn prepare_photos(options: &CpuOptions) -> anyhow::Result<Material> {
@@ -114,13 +119,38 @@ fn prepare_photos(options: &CpuOptions) -> anyhow::Result<Material> {
         folder.clone()
     } else {
         let make = enlarge::EnlargeOptions::with_defaults(options.paths.clone());
-        if !make.output_dir().join("truth.csv").exists() {
+        if !make.output_dir().join(TRUTH_FILE).exists() {
             enlarge::run(&make)?;
         }
         make.output_dir()
     };
-    let (files, labels) = (list_jpegs(&folder)?, labels::load_photos(&folder.join("truth.csv"))?);
-    Ok(Material { folder, files, labels, _scratch: None })
+    let (files, labels) = (list_jpegs(&folder)?, labels::load_photos(&folder.join(TRUTH_FILE))?);
+    check_labels(&folder, &files, &labels)?;
+    let name = format!("{} megapixel photos", median_megapixels(&folder, &files)?);
+    Ok(Material { name, folder, files, labels, _scratch: None })
+}
+
+/// Fails unless each photo has labels and each label its photo: all are read, and only what has labels is scored.
+fn check_labels(folder: &Path, files: &[String], labels: &[LabelledPhoto]) -> anyhow::Result<()> {
+    let files: BTreeSet<&str> = files.iter().map(String::as_str).collect();
+    let labelled: BTreeSet<&str> = labels.iter().map(|photo| photo.file.as_str()).collect();
+    if let Some(first) = files.symmetric_difference(&labelled).next() {
+        anyhow::bail!(
+            "{} has other photos than its {TRUTH_FILE}, {first} for one: make them anew, by `cargo xtask bench make-24mp`",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// The median size of photos, to a tenth.
+fn median_megapixels(folder: &Path, files: &[String]) -> anyhow::Result<f64> {
+    let megapixels = |file: &String| -> anyhow::Result<f64> {
+        let (width, height) = image::image_dimensions(folder.join(file)).with_context(|| file.clone())?;
+        Ok(f64::from(width) * f64::from(height) / 1e6)
+    };
+    let sizes = files.iter().map(megapixels).collect::<anyhow::Result<Vec<f64>>>()?;
+    Ok((median(&sizes) * 10.0).round() / 10.0)
 }
 
 /// Composes the labelled photos into frames, as `eval bibs --crowds` does.
@@ -136,7 +166,8 @@ fn compose_crowds(options: &CpuOptions, photos: &str) -> anyhow::Result<Material
         labels.push(LabelledPhoto { file, bibs: frame.crowd.bibs, optional: frame.crowd.optional });
     }
     let files = labels.iter().map(|photo| photo.file.clone()).collect();
-    Ok(Material { folder: scratch.path().to_owned(), files, labels, _scratch: Some(scratch) })
+    let name = format!("crowds of {photos} labelled photos in frames of 2048 x 1536");
+    Ok(Material { name, folder: scratch.path().to_owned(), files, labels, _scratch: Some(scratch) })
 }
 
 /// Starts a fresh service, uploads the photos, then measures their processing.
@@ -183,4 +214,36 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
         charged,
         threads,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_without_labels_and_labels_without_photos_are_refused() {
+        let labels: Vec<LabelledPhoto> = ["0001.jpg", "0002.jpg"]
+            .map(|file| LabelledPhoto { file: file.into(), bibs: BTreeSet::new(), optional: BTreeSet::new() })
+            .into();
+        let check = |files: &[&str]| {
+            let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
+            check_labels(Path::new("photos"), &files, &labels)
+        };
+        check(&["0001.jpg", "0002.jpg"]).unwrap();
+        let left_over = check(&["0001.jpg", "0002.jpg", "0003.jpg"]).unwrap_err().to_string();
+        assert!(left_over.contains("0003.jpg") && left_over.contains("make-24mp"), "{left_over}");
+        assert!(check(&["0001.jpg"]).unwrap_err().to_string().contains("0002.jpg"));
+    }
+
+    #[test]
+    fn the_size_of_photos_is_that_of_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a.jpg", "b.jpg", "c.jpg"].map(str::to_owned);
+        for (file, side) in files.iter().zip([1200, 1005, 100]) {
+            image::RgbImage::new(1000, side).save(folder.path().join(file)).unwrap();
+        }
+        assert_eq!(median_megapixels(folder.path(), &files).unwrap(), 1.0);
+        std::fs::write(folder.path().join("a.jpg"), "").unwrap();
+        assert!(median_megapixels(folder.path(), &files).is_err());
+    }
 }

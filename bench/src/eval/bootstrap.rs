@@ -23,6 +23,13 @@ pub struct Interval {
     pub high: f64,
 }
 
+impl Interval {
+    /// Returns the interval of the figure multiplied by `factor`.
+    pub fn times(self, factor: f64) -> Self {
+        Self { figure: self.figure * factor, low: self.low * factor, high: self.high * factor }
+    }
+}
+
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3} [{:.3}, {:.3}]", self.figure, self.low, self.high)

@@ -20,13 +20,13 @@ pub struct BibOptions {
     #[arg(long, conflicts_with = "crowds")]
     pub unchanged: bool,
     /// Judge the same readings by start lists, of a tenth and of half of all numbers, and without some of the runners.
-    #[arg(long, conflicts_with = "crowds")]
+    #[arg(long, conflicts_with_all = ["crowds", "only", "against", "against_binary"])]
     pub start_list: bool,
     /// With start lists: make the bibs of the photos harder to read first.
     #[arg(long, requires = "start_list")]
     pub damage: Option<Damage>,
     /// Judge the same readings by the format that the album shows, and without; and those of drawn events.
-    #[arg(long, conflicts_with_all = ["crowds", "start_list"])]
+    #[arg(long, conflicts_with_all = ["crowds", "start_list", "only", "against", "against_binary"])]
     pub formats: bool,
     /// Change the photos in this way only: which change costs how much.
     #[arg(long, value_name = "CHANGE", conflicts_with_all = ["crowds", "unchanged"])]
@@ -101,7 +101,32 @@ pub struct EvalOptions {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory as _, Parser};
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        _options: BibOptions,
+    }
+
+    #[test]
+    fn what_an_evaluation_would_ignore_is_refused() {
+        Arguments::command().debug_assert();
+        let parse = |words: &[&str]| Arguments::try_parse_from([&["bibs"], words].concat());
+        for kind in ["--formats", "--start-list"] {
+            assert!(parse(&[kind]).is_ok());
+            for ignored in [
+                ["--only", "scale"],
+                ["--against", "PHOTOFINISH_MAX_RUNNERS=40"],
+                ["--against-binary", "photofinish"],
+            ] {
+                assert!(parse(&[kind, ignored[0], ignored[1]]).is_err(), "{kind} {ignored:?}");
+                assert!(parse(&ignored).is_ok(), "{ignored:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_setting_has_a_name_of_the_service_and_a_value() {

@@ -25,18 +25,33 @@ pub struct Tally {
     pub searchable: usize,
 }
 
+/// What the service found in a photo, or in the part of a frame that shows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Distinct texts that exact searches find.
+    pub indexed: BTreeSet<String>,
+    /// Detected faces.
+    pub faces: usize,
+    /// Faces that searches find.
+    pub searchable: usize,
+}
+
 impl Tally {
     /// Counts one reading of a photo, without searches.
     pub fn of_photo(detail: &PhotoDetail, bibs: &BTreeSet<String>, optional: &BTreeSet<String>) -> Self {
-        let mut score = BibScore::default();
-        score.add_photo(&indexed_texts(detail), bibs, optional);
-        Self {
-            readings: 1,
-            bibs: score,
+        let found = Found {
+            indexed: indexed_texts(detail),
             faces: detail.faces.len(),
             searchable: detail.faces.iter().filter(|face| face.indexed).count(),
-            ..Self::default()
-        }
+        };
+        Self::of_found(&found, bibs, optional)
+    }
+
+    /// Counts what was found of a photo in one reading.
+    pub fn of_found(found: &Found, bibs: &BTreeSet<String>, optional: &BTreeSet<String>) -> Self {
+        let mut score = BibScore::default();
+        score.add_photo(&found.indexed, bibs, optional);
+        Self { readings: 1, bibs: score, faces: found.faces, searchable: found.searchable, ..Self::default() }
     }
 
     /// Labelled bibs.

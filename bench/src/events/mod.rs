@@ -5,7 +5,7 @@
 mod flow;
 mod sender;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -171,12 +171,17 @@ fn photos_of(request: &ReceivedRequest) -> Vec<String> {
     photos.filter_map(|photo| photo["photoId"].as_str().map(str::to_owned)).collect()
 }
 
-/// Waits until bodies with so many photos have arrived; returns the bodies.
+/// How many photos bodies tell of; one that is told again counts once.
+fn count_told(received: &[ReceivedRequest]) -> usize {
+    received.iter().flat_map(photos_of).collect::<HashSet<_>>().len()
+}
+
+/// Waits until bodies with so many different photos have arrived; returns the bodies.
 async fn wait_until_told(receiver: &Receiver, photos: usize) -> anyhow::Result<Vec<ReceivedRequest>> {
     let begun = std::time::Instant::now();
     loop {
         let received = receiver.received();
-        let told: usize = received.iter().map(|request| photos_of(request).len()).sum();
+        let told = count_told(&received);
         if told >= photos {
             return Ok(received);
         }
@@ -222,4 +227,28 @@ fn add_goals(report: &mut Report, name: &str, options: &EventOptions, findings: 
         ),
         Goal::at_most(&format!("photos told twice, {name}"), findings.repeated as f64, 0.0),
     ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_photo_that_is_told_again_is_not_another_one() {
+        let request = |photos: &[&str]| {
+            let photos: Vec<Value> = photos.iter().map(|id| serde_json::json!({ "photoId": id })).collect();
+            ReceivedRequest {
+                at: SystemTime::UNIX_EPOCH,
+                line: "POST / HTTP/1.1".to_owned(),
+                headers: BTreeMap::new(),
+                body: serde_json::json!({ "data": { "photos": photos } }).to_string(),
+                status: 204,
+            }
+        };
+        let received = [request(&["1", "2"]), request(&["1", "2"]), request(&["3"])];
+        assert_eq!(count_told(&received[..2]), 2);
+        assert_eq!(count_told(&received), 3);
+    }
 }

@@ -63,6 +63,12 @@ impl Agreement {
     }
 }
 
+/// Infinite for a difference that is not a number, which `f64::max` would drop: a device that writes such would meet every
+/// goal.
+pub fn known_difference(difference: f32) -> f64 {
+    if difference.is_nan() { f64::INFINITY } else { f64::from(difference) }
+}
+
 fn shared_part(both: usize, all: usize) -> f64 {
     if all == 0 { 1.0 } else { both as f64 / all as f64 }
 }
@@ -74,7 +80,7 @@ pub fn compare_readings(one: &DeviceReadings, two: &DeviceReadings) -> Agreement
         agreement.count_faces(faces, others);
     }
     for (a, b) in one.vectors.iter().zip(&two.vectors) {
-        agreement.least_cosine = agreement.least_cosine.min(cosine(a, b));
+        agreement.count_cosine(cosine(a, b));
     }
     for (a, b) in one.texts.iter().zip(&two.texts) {
         agreement.count_texts(&accepted_texts(a), &accepted_texts(b));
@@ -95,7 +101,7 @@ pub fn compare_found(one: &[Found], two: &[Found]) -> Agreement {
             if let Some((a, b)) =
                 face.embedding.as_ref().zip(other.and_then(|other| other.embedding.as_ref()))
             {
-                agreement.least_cosine = agreement.least_cosine.min(cosine(&a.vector, &b.vector));
+                agreement.count_cosine(cosine(&a.vector, &b.vector));
             }
         }
         agreement.count_texts(&searched_texts(one), &searched_texts(two));
@@ -143,13 +149,19 @@ impl Agreement {
         self.texts_both += one.intersection(two).count();
     }
 
+    /// A cosine that is not a number is as bad as any can be: `f64::min` would drop it.
+    fn count_cosine(&mut self, cosine: f64) {
+        self.least_cosine = self.least_cosine.min(if cosine.is_nan() { -1.0 } else { cosine });
+    }
+
     fn count_faces(&mut self, faces: &[ObservedFace], others: &[ObservedFace]) {
         let mut both = 0;
         for face in faces {
             let Some(best) = find_same(face, others).map(|index| &others[index]) else { continue };
             both += 1;
             self.least_overlap = self.least_overlap.min(f64::from(best.rect().iou(&face.rect())));
-            self.score_difference = self.score_difference.max(f64::from((best.score - face.score).abs()));
+            let difference = known_difference((best.score - face.score).abs());
+            self.score_difference = self.score_difference.max(difference);
         }
         self.faces += faces.len() + others.len() - both;
         self.faces_both += both;
@@ -227,6 +239,18 @@ mod tests {
         assert_eq!((agreement.faces, agreement.faces_both), (3, 1));
         assert_eq!((agreement.texts, agreement.texts_both), (3, 1));
         assert!((agreement.least_cosine - 0.8).abs() < 1e-6, "only faces that are the same are compared");
+    }
+
+    #[test]
+    fn a_score_and_a_vector_that_are_not_numbers_meet_no_goal() {
+        let of = |score: f32, vector: [f32; 2]| DeviceReadings {
+            faces: vec![vec![face(0.0, score), face(500.0, 0.8)]],
+            vectors: vec![vector.to_vec(), vec![1.0, 0.0]],
+            ..DeviceReadings::default()
+        };
+        let agreement = compare_readings(&of(0.9, [1.0, 0.0]), &of(f32::NAN, [f32::NAN, 0.0]));
+        assert_eq!((agreement.faces_both, agreement.score_difference), (2, f64::INFINITY));
+        assert_eq!(agreement.least_cosine, -1.0);
     }
 
     #[test]

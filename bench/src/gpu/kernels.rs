@@ -15,6 +15,7 @@ use photofinish_kernels::quantised::judge;
 use photofinish_kernels::regions::{DbParameters, ProbabilityMap};
 use photofinish_kernels::warp::align::Template;
 
+use super::compare::known_difference;
 use super::copies::{Call, CopyRates, fastest};
 use super::kernel_inputs::{
     CANVAS, CLASSES, COLUMNS, COMPONENTS, FRAME, Inputs, PHOTOS, PROBES, STRIDES, TORSO, VECTORS, half_to_f64,
@@ -106,12 +107,14 @@ pub fn check(gpu: &Arc<dyn Gpu>, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Infinite where one wrote more than the other.
+/// Infinite where one wrote more than the other, or something that is not a number.
 fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
     if expected.len() != found.len() {
         return f64::INFINITY;
     }
-    expected.iter().zip(found).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
+    let pairs = expected.iter().zip(found);
+    let differences = pairs.map(|(a, b)| if a == b { 0.0 } else { known_difference((a - b).abs()) });
+    differences.fold(0.0, f64::max)
 }
 
 fn run_letterbox(device: &Device, inputs: &Inputs) -> Result<Call, GpuError> {
@@ -311,5 +314,12 @@ mod tests {
     fn a_result_of_another_length_differs_infinitely() {
         assert_eq!(largest_difference(&[1.0, 2.0], &[1.0, 2.5]), 0.5);
         assert_eq!(largest_difference(&[1.0], &[1.0, 2.0]), f64::INFINITY);
+    }
+
+    #[test]
+    fn what_is_not_a_number_differs_infinitely() {
+        assert_eq!(largest_difference(&[1.0, 2.0], &[f32::NAN, 2.0]), f64::INFINITY);
+        assert_eq!(largest_difference(&[f32::NAN], &[f32::NAN]), f64::INFINITY);
+        assert_eq!(largest_difference(&[f32::INFINITY, 1.0], &[f32::INFINITY, 1.0]), 0.0);
     }
 }

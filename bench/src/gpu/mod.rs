@@ -52,9 +52,9 @@ const REPORT_NAME: &str = "gpu-check";
 /// # Errors
 /// When the GPU cannot be used, or the photos or networks are not available; what is known until then is kept.
 pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
-    if options.device == CheckedDevice::Cuda && !has_nvidia_device() {
+    if options.device == CheckedDevice::Cuda && !machine::has_nvidia_gpu() {
         println!(
-            "no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check; Photofinish runs on the CPU"
+            "no GPU on this machine (no NVIDIA driver was found): nothing to check; Photofinish runs on the CPU"
         );
         return Ok(None);
     }
@@ -343,10 +343,6 @@ fn observe_device(
     let status = command.status().context("starting this program for one device")?;
     anyhow::ensure!(status.success(), "cannot run the networks on {device}");
     observe::load_readings(&file(device))
-}
-
-fn has_nvidia_device() -> bool {
-    Path::new("/dev/nvidia0").exists() || Path::new("/proc/driver/nvidia/version").exists()
 }
 
 fn build_goals(what: &str, agreement: &Agreement) -> [Goal; 5] {

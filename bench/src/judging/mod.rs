@@ -58,10 +58,12 @@ pub struct JudgingOptions {
 /// When photos, networks or a server are missing, or the store returns an error.
 pub fn run(options: &JudgingOptions) -> anyhow::Result<Report> {
     let mut report = Report::new("judging", "What start lists cost: lattices, and judging photos again");
-    let readings = Readings::of_labelled_photos(&options.paths, options.read)?;
-    report.tables.push(readings.to_table());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _runtime_context = runtime.enter();
+    // Before photos are read for minutes: a server that is missing ends the run at once.
+    let backends = Backend::start_databases().context("no Postgres: run `cargo xtask setup --all`")?;
+    let readings = Readings::of_labelled_photos(&options.paths, options.read)?;
+    report.tables.push(readings.to_table());
     let caption = format!(
         "Judging {} photos with these texts, again by another list each time; median of {} rounds.",
         options.photos, options.rounds
@@ -69,7 +71,6 @@ pub fn run(options: &JudgingOptions) -> anyhow::Result<Report> {
     let columns =
         ["database", "bibs on the list", "photos a second", "wall ms a photo", "CPU ms a photo", "changed"];
     let mut table = Table::new(&caption, &columns);
-    let backends = Backend::start_databases().context("no Postgres: run `cargo xtask setup --all`")?;
     for backend in &backends {
         runtime.block_on(measure(options, backend, &readings, &mut table))?;
     }

@@ -45,6 +45,18 @@ pub struct CrowdFrame {
     pub crowd: MadePhoto,
     /// Each photo alone.
     pub alone: Vec<MadePhoto>,
+    /// Which photos they are, by their places in the list of which frames are composed.
+    pub photos: Vec<usize>,
+    /// Photos in a row and in a column.
+    pub side: u32,
+}
+
+impl CrowdFrame {
+    /// Returns which of its photos is there, by fractions of the frame's width and height.
+    pub fn photo_at(&self, x: f64, y: f64) -> usize {
+        let place = |fraction: f64| ((fraction * f64::from(self.side)) as u32).min(self.side - 1);
+        (place(y) * self.side + place(x)) as usize
+    }
 }
 
 /// Composes all photos into frames of `side * side` of them, in an order and with sizes, places, brightness and quality
@@ -60,18 +72,19 @@ pub fn compose(
     seed: u64,
 ) -> anyhow::Result<Vec<CrowdFrame>> {
     let mut random = SplitMix(seed.wrapping_mul(1000).wrapping_add(u64::from(side)));
-    let mut order: Vec<&LabelledPhoto> = photos.iter().collect();
+    let mut order: Vec<usize> = (0..photos.len()).collect();
     random.shuffle(&mut order);
-    let groups = group_without_common_bibs(&order, (side * side) as usize);
-    groups.iter().map(|group| compose_frame(group, folder, side, &mut random)).collect()
+    let groups = group_without_common_bibs(photos, &order, (side * side) as usize);
+    groups.into_iter().map(|group| compose_frame(photos, group, folder, side, &mut random)).collect()
 }
 
 /// Fills groups in order; a photo goes into the first group that has room and none of its bibs. Returns the full ones.
-fn group_without_common_bibs<'p>(photos: &[&'p LabelledPhoto], size: usize) -> Vec<Vec<&'p LabelledPhoto>> {
-    let mut groups: Vec<Vec<&LabelledPhoto>> = Vec::new();
-    for &photo in photos {
-        let has_room = |group: &&mut Vec<&LabelledPhoto>| {
-            group.len() < size && group.iter().all(|other| other.bibs.is_disjoint(&photo.bibs))
+fn group_without_common_bibs(photos: &[LabelledPhoto], order: &[usize], size: usize) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for &photo in order {
+        let has_room = |group: &&mut Vec<usize>| {
+            group.len() < size
+                && group.iter().all(|other| photos[*other].bibs.is_disjoint(&photos[photo].bibs))
         };
         match groups.iter_mut().find(has_room) {
             Some(group) => group.push(photo),
@@ -83,7 +96,8 @@ fn group_without_common_bibs<'p>(photos: &[&'p LabelledPhoto], size: usize) -> V
 }
 
 fn compose_frame(
-    photos: &[&LabelledPhoto],
+    photos: &[LabelledPhoto],
+    group: Vec<usize>,
     folder: &Path,
     side: u32,
     random: &mut SplitMix,
@@ -91,8 +105,8 @@ fn compose_frame(
     let quality = random.uniform(QUALITY[0], QUALITY[1]) as i32;
     let (place_width, place_height) = (FRAME_WIDTH / side, FRAME_HEIGHT / side);
     let mut frame = RgbImage::from_pixel(FRAME_WIDTH, FRAME_HEIGHT, BACKGROUND);
-    let mut alone = Vec::with_capacity(photos.len());
-    for (index, photo) in photos.iter().enumerate() {
+    let mut alone = Vec::with_capacity(group.len());
+    for (index, photo) in group.iter().map(|photo| &photos[*photo]).enumerate() {
         let picture = load_picture(&folder.join(&photo.file))?;
         let filled = random.uniform(FILLED[0], FILLED[1]);
         let zoom = filled
@@ -114,7 +128,7 @@ fn compose_frame(
         bibs: alone.iter().flat_map(|photo| photo.bibs.clone()).collect(),
         optional: alone.iter().flat_map(|photo| photo.optional.clone()).collect(),
     };
-    Ok(CrowdFrame { crowd, alone })
+    Ok(CrowdFrame { crowd, alone, photos: group, side })
 }
 
 #[cfg(test)]
@@ -128,10 +142,8 @@ mod tests {
     #[test]
     fn photos_with_a_common_bib_are_in_different_frames() {
         let photos = [photo("1"), photo("1"), photo("2"), photo("3"), photo("4")];
-        let groups = group_without_common_bibs(&photos.iter().collect::<Vec<_>>(), 2);
-        let bibs: Vec<Vec<&str>> =
-            groups.iter().map(|group| group.iter().map(|photo| photo.file.as_str()).collect()).collect();
-        assert_eq!(bibs, [["1", "2"], ["1", "3"]], "the last one fills no frame");
+        let groups = group_without_common_bibs(&photos, &[0, 1, 2, 3, 4], 2);
+        assert_eq!(groups, [[0, 2], [1, 3]], "the last one fills no frame");
     }
 
     #[test]
@@ -145,7 +157,17 @@ mod tests {
         let frames = |seed| compose(&photos, folder.path(), 2, seed).unwrap();
         let [frame] = &frames(1)[..] else { panic!("four photos fill one frame") };
         assert_eq!((frame.crowd.bibs.len(), frame.alone.len()), (4, 4));
+        for (photo, alone) in frame.photos.iter().zip(&frame.alone) {
+            assert_eq!(photos[*photo].bibs, alone.bibs);
+        }
         assert_eq!(frame.crowd.jpeg, frames(1)[0].crowd.jpeg);
         assert_ne!(frame.crowd.jpeg, frames(2)[0].crowd.jpeg);
+    }
+    #[test]
+    fn a_place_of_a_frame_has_the_photo_that_was_put_there() {
+        let crowd = MadePhoto { jpeg: Vec::new(), bibs: BTreeSet::new(), optional: BTreeSet::new() };
+        let frame = CrowdFrame { crowd, alone: Vec::new(), photos: Vec::new(), side: 3 };
+        let places = [[0.1, 0.1], [0.5, 0.1], [0.9, 0.3], [0.1, 0.4], [0.5, 0.5], [1.0, 1.0], [-0.01, 1.1]];
+        assert_eq!(places.map(|[x, y]| frame.photo_at(x, y)), [0, 1, 2, 3, 4, 8, 6]);
     }
 }

@@ -18,6 +18,9 @@ const NOISE_DEVIATION: f32 = 5.2;
 /// JPEG quality of the photos.
 const ENLARGED_QUALITY: i32 = 92;
 
+/// The labels beside the photos.
+pub const TRUTH_FILE: &str = "truth.csv";
+
 /// Which photos to make.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EnlargeOptions {
@@ -57,15 +60,11 @@ pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
     anyhow::ensure!(!inside, "{} is in the checkout; photos of people must stay outside", folder.display());
     let photos = labels::load_photos(&options.paths.find_shared("photos/bibs.csv")?)?;
     let files = options.paths.find_shared("photos/files")?;
-    // The labels are removed first and written last: where they exist, the folder is complete.
-    let truth_file = folder.join("truth.csv");
-    if truth_file.exists() {
-        std::fs::remove_file(&truth_file)?;
-    }
+    remove_earlier(&folder)?;
     let mut truth = String::from("file,bibs,optional_bibs,source\n");
     let mut bytes = 0;
     for (number, photo) in pick_evenly(&photos, options.count).into_iter().enumerate() {
-        let name = format!("{:04}.jpg", number + 1);
+        let name = name_of(number + 1);
         let jpeg = enlarge(&files.join(&photo.file), options.megapixels, number as u64)?;
         bytes += jpeg.len();
         std::fs::write(folder.join(&name), jpeg)?;
@@ -73,7 +72,8 @@ pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
             |bibs: &std::collections::BTreeSet<String>| bibs.iter().cloned().collect::<Vec<_>>().join(" ");
         truth += &format!("{name},{},{},{}\n", join(&photo.bibs), join(&photo.optional), photo.file);
     }
-    std::fs::write(truth_file, truth)?;
+    // Written last: where they exist, the folder is complete.
+    std::fs::write(folder.join(TRUTH_FILE), truth)?;
     let count = options.count.min(photos.len());
     println!(
         "{count} photos of {} MP in {}, {:.1} MB each",
@@ -81,6 +81,31 @@ pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
         folder.display(),
         bytes as f64 / 1e6 / count.max(1) as f64
     );
+    Ok(())
+}
+
+fn name_of(number: usize) -> String {
+    format!("{number:04}.jpg")
+}
+
+/// Removes what an earlier run has made, which may have been more photos: first the labels, without which the rest does not
+/// count.
+fn remove_earlier(folder: &Path) -> anyhow::Result<()> {
+    let truth_file = folder.join(TRUTH_FILE);
+    if truth_file.exists() {
+        std::fs::remove_file(&truth_file)?;
+    }
+    let is_photo = |name: &str| {
+        let number = name.strip_suffix(".jpg").and_then(|number| number.parse().ok());
+        number.is_some_and(|number| name_of(number) == name)
+    };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_photo) {
+            std::fs::remove_file(entry.path())
+                .with_context(|| format!("removing {}", entry.path().display()))?;
+        }
+    }
     Ok(())
 }
 
@@ -154,6 +179,21 @@ fn normal_samples() -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn photos_of_an_earlier_run_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["0001.jpg", "0159.jpg", TRUTH_FILE, "holiday.jpg", "1.jpg", "0002.png"] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+        }
+        remove_earlier(folder.path()).unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<String> =
+            left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["0002.png", "1.jpg", "holiday.jpg"]);
+        remove_earlier(folder.path()).unwrap();
+    }
 
     #[test]
     fn photos_are_picked_evenly_from_the_whole_list() {

