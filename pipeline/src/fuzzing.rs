@@ -15,15 +15,16 @@ const MAX_BYTES_PER_PIXEL: u64 = 9;
 const LONG_SIDE: u32 = 64;
 
 /// Reads a file as the pipeline reads a photo: its metadata, its header, its pixels at two scales, and makes a small
-/// upright picture of it.
+/// upright picture of it. Returns whether it is a photo at both scales.
 ///
 /// # Panics
 /// When a limit or a promised size is exceeded.
-pub fn check_photo(file: &[u8]) {
+pub fn check_photo(file: &[u8]) -> bool {
     let exif = ExifData::read(file);
     let pool = PixelPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).expect("a decoder is a few kilobytes");
     let limit = LIMITS.max_pixels * MAX_BYTES_PER_PIXEL + LIMITS.max_file_bytes;
+    let mut photos = 0;
     for long_side in [LONG_SIDE, u32::MAX] {
         let Ok(plan) = decoder.plan(file, |_| long_side) else { continue };
         assert!(plan.stored_size.area() as u64 <= LIMITS.max_pixels, "{:?}", plan.stored_size);
@@ -34,10 +35,13 @@ pub fn check_photo(file: &[u8]) {
         let size = upright.fit_within(LONG_SIDE);
         let small = UprightResizer::new(pool.clone()).resize_upright(picture.frame(), exif.orientation, size);
         assert_eq!(small.size(), size, "the small picture is not what was planned");
+        photos += 1;
     }
+    photos == 2
 }
 
-/// Reads only the metadata of a file.
-pub fn check_metadata(file: &[u8]) {
-    ExifData::read(file);
+/// Reads only the metadata of a file. Returns whether it says when, and with which camera, the photo was taken.
+pub fn check_metadata(file: &[u8]) -> bool {
+    let exif = ExifData::read(file);
+    exif.taken_at.is_some() && exif.camera.is_some()
 }

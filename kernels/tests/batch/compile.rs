@@ -7,6 +7,7 @@ use photofinish_cuda::compile::compile;
 use photofinish_cuda::device::CudaDevice;
 use photofinish_cuda::{CudaError, libraries};
 use photofinish_kernels::batch::list_sources;
+use photofinish_kernels::gpu::Source;
 
 use crate::devices::find_folder;
 
@@ -74,8 +75,39 @@ fn a_device_that_is_not_there_is_an_error_and_no_panic() {
 fn both_languages_have_the_same_kernels_with_the_same_workgroups() {
     for source in list_sources() {
         for entry in source.entries {
-            assert!(source.wgsl.contains(&format!("fn {entry}(")), "{entry}");
-            assert!(source.cuda.contains(&format!("\n{entry}(")), "{entry}");
+            let wgsl: u32 = wgsl_group(source, entry).iter().product();
+            assert_eq!(wgsl, cuda_group(source, entry), "{entry}");
+            assert!((1..=256).contains(&wgsl), "{entry}: {wgsl} threads, of 256 that WebGPU promises");
         }
+        let count = |text: &str, of: &str| text.matches(of).count();
+        let entries = (count(source.wgsl, "@compute"), count(source.cuda, "__global__"));
+        assert_eq!(entries, (source.entries.len(), source.entries.len()), "{}", source.name);
     }
+}
+
+/// Returns the threads of a workgroup that the WGSL of a kernel names, in x, y and z.
+pub fn wgsl_group(source: &Source, entry: &str) -> [u32; 3] {
+    let attributes = line_before(source.wgsl, &format!("\nfn {entry}("));
+    let sizes = attributes.strip_prefix("@compute @workgroup_size(").and_then(|rest| rest.strip_suffix(')'));
+    let sizes = sizes.unwrap_or_else(|| panic!("{entry}: {attributes}"));
+    let sizes: Vec<u32> = sizes.split(", ").map(|size| size.parse().expect("a number")).collect();
+    sizes.try_into().expect("three sizes")
+}
+
+/// Returns the threads of a block that the CUDA C++ of a kernel names: a number, or a name that is defined as one.
+fn cuda_group(source: &Source, entry: &str) -> u32 {
+    let declaration = line_before(source.cuda, &format!("\n{entry}("));
+    let threads = declaration
+        .strip_prefix("extern \"C\" __global__ void __launch_bounds__(")
+        .and_then(|rest| rest.strip_suffix(')'));
+    let threads = threads.unwrap_or_else(|| panic!("{entry}: {declaration}"));
+    let definition = format!("#define {threads} ");
+    let defined = source.cuda.lines().find_map(|line| line.strip_prefix(definition.as_str()));
+    defined.unwrap_or(threads).parse().expect("a number of threads")
+}
+
+/// Returns the line that ends where this is, which must be there once.
+fn line_before<'t>(text: &'t str, what: &str) -> &'t str {
+    assert_eq!(text.matches(what).count(), 1, "{what}");
+    text.split(what).next().and_then(|before| before.lines().next_back()).expect("a line")
 }

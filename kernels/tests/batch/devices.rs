@@ -9,6 +9,7 @@ use photofinish_kernels::gpu::vulkan::{Adapters, Vulkan};
 use photofinish_kernels::gpu::{Gpu, GpuError, Program, Resident};
 use photofinish_kernels::image::frame::Picture;
 
+use crate::compile::wgsl_group;
 use crate::on_cpu::OnCpu;
 
 /// Where set-up put Mesa's software Vulkan. The loader finds the driver by `VK_DRIVER_FILES`.
@@ -21,7 +22,7 @@ const VULKAN: &str = "PHOTOFINISH_TEST_VULKAN";
 #[expect(clippy::disallowed_methods, reason = "the environment tells tests where set-up put its files")]
 pub fn find_folder(variable: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_dir());
-    let is_required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| value == "1");
+    let is_required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
     assert!(folder.is_some() || !is_required, "REQUIRE_SHARED=1, and {variable} names no folder");
     if folder.is_none() {
         println!("SKIPPED in part: {variable} names no folder; `cargo xtask setup --all` fetches it");
@@ -79,6 +80,11 @@ impl Gpu for Limited {
             // Tables of weights are small beside pictures; the smallest limits of tests are smaller than those.
             let is_table = buffer.device_bytes() <= 64 << 10;
             assert!(is_table || buffer.device_bytes() <= self.limit, "{} bytes", buffer.device_bytes());
+        }
+        for step in &program.steps {
+            // With other threads the CUDA C++ would compute other places than the WGSL, whose size is in its text.
+            let group = wgsl_group(step.kernel.source, step.kernel.entry);
+            assert_eq!(step.kernel.group, group, "{}", step.kernel.entry);
         }
         self.gpu.run(program)
     }

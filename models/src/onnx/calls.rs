@@ -82,10 +82,11 @@ mod tests {
         assert_eq!(calls.longest(), None);
         let first = calls.begin();
         std::thread::sleep(Duration::from_millis(20));
+        let before_second = Instant::now();
         let second = calls.begin();
         assert!(calls.longest().unwrap() >= Duration::from_millis(20));
         drop(first);
-        assert!(calls.longest().unwrap() < Duration::from_millis(20));
+        assert!(calls.longest().unwrap() <= before_second.elapsed());
         drop(second);
         assert_eq!(calls.longest(), None);
     }
@@ -101,14 +102,15 @@ mod tests {
         drop(inner);
         drop(outer);
         let elapsed = before.elapsed();
-        let elsewhere = std::thread::scope(|scope| {
+        let (elsewhere, limit) = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
+                let before = Instant::now();
                 drop(calls.begin());
-                take_device_time()
+                (take_device_time(), before.elapsed())
             });
             other.join().unwrap()
         });
-        assert!(elsewhere < Duration::from_millis(20));
+        assert!(elsewhere <= limit, "{elsewhere:?} of {limit:?}");
         let taken = take_device_time();
         assert!(taken >= Duration::from_millis(20) && taken <= elapsed, "{taken:?} of {elapsed:?}");
         assert_eq!(take_device_time(), Duration::ZERO);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use photofinish_kernels::image::frame::Picture;
 use photofinish_models::factory::ZooModels;
-use photofinish_models::onnx::cpu::Cpu;
 use photofinish_models::onnx::runtime::{Backend, Precision};
 use photofinish_models::onnx::session::{Items, Network, Workload};
 use photofinish_models::reading::{self, TorsoPassKind};
@@ -67,8 +66,7 @@ fn read(reader: &mut dyn BibReader, picture: &Picture, faces: &[FaceBox]) -> (Ve
 fn the_light_pass_reads_the_same_bibs_with_fewer_passes_of_the_text_detector() {
     let Some(environment) = shared_environment() else { return };
     let Some(mut detector) = load_yunet(environment) else { return };
-    let computes_integers =
-        environment.runtime.has_openvino() && Cpu::detect().precisions.contains(&Precision::Int8);
+    let computes_integers = environment.computes_integers("the light text detector with 8-bit integers");
     let precisions = [Precision::F32].into_iter().chain(computes_integers.then_some(Precision::Int8));
     for precision in precisions {
         let load = |has_light_pass| load_reader(environment, precision, has_light_pass);

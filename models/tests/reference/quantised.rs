@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use photofinish_models::factory::ZooModels;
-use photofinish_models::onnx::cpu::Cpu;
 use photofinish_models::onnx::runtime::Precision;
 use photofinish_models::reading::GateScope;
 use photofinish_models::traits::{BibPattern, BibReader, FaceCrop, FaceDetector, ModelFactory, ReadRequest};
@@ -18,19 +17,16 @@ use crate::{Calls, LONG_SIDE, cosine, embed_known, load_bib_reader_for, load_emb
 /// Least cosine of a face's vectors by the two: .994 for 95 of 100 faces of race photos, .988 for the worst of 200.
 const MIN_COSINE: f32 = 0.98;
 
-/// The environment, where OpenVINO and the processor compute integers; prints why a test is skipped where not.
-fn environment_with_integers() -> Option<&'static TestEnvironment> {
+/// The environment, where OpenVINO and the processor compute integers; prints which test is skipped where not.
+fn environment_with_integers(test: &str) -> Option<&'static TestEnvironment> {
     let environment = shared_environment()?;
-    let computes = environment.runtime.has_openvino() && Cpu::detect().precisions.contains(&Precision::Int8);
-    if !computes {
-        println!("SKIPPED: this processor has no VNNI instructions, or the library no OpenVINO");
-    }
-    computes.then_some(environment)
+    environment.computes_integers(test).then_some(environment)
 }
 
 #[test]
 fn quantised_vectors_are_those_of_floats() {
-    let Some(environment) = environment_with_integers() else { return };
+    const TEST: &str = "quantised_vectors_are_those_of_floats";
+    let Some(environment) = environment_with_integers(TEST) else { return };
     let load = |calls| load_embedder(environment, ModelSet::Default, calls);
     let (Some(mut quantised), Some(mut floats)) = (load(Calls::Quantised), load(Calls::Single)) else {
         return;
@@ -47,7 +43,8 @@ fn quantised_vectors_are_those_of_floats() {
 
 #[test]
 fn the_configured_precision_takes_the_quantised_file() {
-    let Some(environment) = environment_with_integers() else { return };
+    const TEST: &str = "the_configured_precision_takes_the_quantised_file";
+    let Some(environment) = environment_with_integers(TEST) else { return };
     let Some(file) = environment.model_file("omz_face_reid_0095_int8.onnx") else { return };
     let folder = file.parent().unwrap();
     let vector = |precision| {
@@ -64,7 +61,8 @@ fn the_configured_precision_takes_the_quantised_file() {
 
 #[test]
 fn quantised_networks_read_the_bibs_of_the_reference() {
-    let Some(environment) = environment_with_integers() else { return };
+    const TEST: &str = "quantised_networks_read_the_bibs_of_the_reference";
+    let Some(environment) = environment_with_integers(TEST) else { return };
     let (Some(mut detector), Some(mut reader)) =
         (load_yunet(environment), load_bib_reader_for(environment, Some(GateScope::Small), Calls::Quantised))
     else {

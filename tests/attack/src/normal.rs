@@ -25,6 +25,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const PHOTO_PAUSE: Duration = Duration::from_millis(500);
 /// The photos of the album must be ready within this time before an attack.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// After an attack one of the photos that are left must become ready within this time: others' may come first.
+const END_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The client, with an album of two photos.
 pub struct NormalClient {
@@ -32,6 +34,10 @@ pub struct NormalClient {
     album: String,
     material: std::sync::Arc<Material>,
     photo_number: AtomicUsize,
+    /// Photos whose confirmation was answered.
+    confirmed: AtomicUsize,
+    /// What the bib search found before any attack. The album only grows, so later ones find no less.
+    bib_hits: usize,
 }
 
 /// One call.
@@ -50,7 +56,7 @@ pub struct ServiceLevel {
     pub calls: Vec<TimedCall>,
     /// From the confirmation of a photo until it was ready; of the last one until the end of the time.
     pub photo_waits: Vec<Duration>,
-    /// Calls that failed, each of which is the service's fault.
+    /// Calls that failed, searches that did not find what is there, and photos that failed: each is the service's fault.
     pub failures: Vec<String>,
 }
 
@@ -135,6 +141,24 @@ impl Shared<'_> {
             }
         }
     }
+
+    /// Makes a search, as [`Self::time`], which must find so many photos.
+    fn search(
+        &self,
+        operation: &'static str,
+        least: usize,
+        search: impl FnOnce() -> Result<usize, ClientError>,
+    ) {
+        if let Some(hits) = self.time(operation, search)
+            && hits < least
+        {
+            self.fail(format!("the normal client's {operation} has {hits} hits in place of {least} or more"));
+        }
+    }
+
+    fn fail(&self, failure: String) {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).failures.push(failure);
+    }
 }
 
 impl NormalClient {
@@ -148,12 +172,16 @@ impl NormalClient {
         let client = site.tenant("Normal Timing").client().with_options(options);
         let album = client.create_album("A normal event", None)?.id;
         let material = std::sync::Arc::clone(&site.material);
-        let normal = Self { client, album, material, photo_number: AtomicUsize::new(0) };
+        let (photo_number, confirmed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut normal = Self { client, album, material, photo_number, confirmed, bib_hits: 0 };
         normal.upload_photo()?;
         normal.upload_photo()?;
         normal.use_every_network_once()?;
         let idle = normal.client.wait_until_idle(&normal.album, POLL_INTERVAL, START_TIMEOUT, |_| ());
-        idle.context("the normal client's first photos")?;
+        let progress = idle.context("the normal client's first photos")?;
+        anyhow::ensure!(progress.ready == 2, "the normal client's first photos: {progress}");
+        normal.bib_hits = normal.search_bib()?;
+        anyhow::ensure!(normal.bib_hits > 0, "the normal client's bib is not found");
         let hits = normal.search_selfie()?;
         anyhow::ensure!(hits > 0, "the normal client's selfie is not found");
         Ok(normal)
@@ -187,9 +215,10 @@ impl NormalClient {
         while !shared.is_over() {
             let input = json!({ "albumId": self.album });
             shared.time("albums/get", || self.client.call::<Value>("albums/get", &input));
-            shared.time("bib search", || self.client.search_text(&self.album, &self.material.bib, false));
+            shared.search("bib search", self.bib_hits, || self.search_bib());
             if round % ROUNDS_PER_SELFIE == 0 {
-                shared.time("selfie search", || self.search_selfie());
+                // Not as many as at first: how a face scores depends on the other faces of the album, which grows.
+                shared.search("selfie search", 1, || self.search_selfie());
             }
             round += 1;
             std::thread::sleep(PAUSE);
@@ -203,13 +232,7 @@ impl NormalClient {
                 continue;
             };
             let begun = Instant::now();
-            let is_settled = || {
-                let state = self.client.photo_state(&self.album, &photo);
-                matches!(state, Ok(Some(PhotoState::Ready | PhotoState::Failed)))
-            };
-            while !shared.is_over() && !is_settled() {
-                std::thread::sleep(POLL_INTERVAL);
-            }
+            self.wait_for_photo(shared, &photo);
             let mut level = shared.level.lock().unwrap_or_else(PoisonError::into_inner);
             level.photo_waits.push(begun.elapsed());
             drop(level);
@@ -219,11 +242,43 @@ impl NormalClient {
         }
     }
 
+    /// Waits until a photo is ready, or until there is nothing to wait for.
+    fn wait_for_photo(&self, shared: &Shared<'_>, photo: &str) {
+        while !shared.is_over() {
+            match self.client.photo_state(&self.album, photo) {
+                Ok(Some(PhotoState::Ready)) => return,
+                Ok(Some(PhotoState::Failed)) => {
+                    return shared.fail(format!("the normal client's photo {photo} failed"));
+                }
+                Ok(None) => return shared.fail(format!("the normal client's photo {photo} is gone")),
+                // Calls that fail are counted among those that are timed.
+                Ok(Some(_)) | Err(_) => std::thread::sleep(POLL_INTERVAL),
+            }
+        }
+    }
+
+    /// What is wrong with the client's photos once the attack is over: all of them must become ready, if only now.
+    pub fn find_lost_photos(&self) -> Option<String> {
+        let confirmed = self.confirmed.load(Ordering::SeqCst);
+        match self.client.wait_until_idle(&self.album, POLL_INTERVAL, END_TIMEOUT, |_| ()) {
+            Ok(progress) if progress.failed == 0 && progress.ready >= confirmed as u64 => None,
+            Ok(progress) => Some(format!("{confirmed} photos of the normal client: {progress}")),
+            Err(error) => Some(format!("the normal client's photos after the attack: {error}")),
+        }
+    }
+
     fn upload_photo(&self) -> Result<String, ClientError> {
         let number = self.photo_number.fetch_add(1, Ordering::SeqCst);
         let file = PhotoFile { filename: format!("{number}.jpg"), content_type: "image/jpeg".to_owned() };
         // Always the same photo: the time until it is ready is compared.
-        self.client.upload_photo(&self.album, &file, self.material.photo(0))
+        let photo = self.client.upload_photo(&self.album, &file, self.material.photo(0))?;
+        self.confirmed.fetch_add(1, Ordering::SeqCst);
+        Ok(photo)
+    }
+
+    /// Searches by the bib of the photos; returns the number of hits.
+    fn search_bib(&self) -> Result<usize, ClientError> {
+        self.client.search_text(&self.album, &self.material.bib, false).map(|hits| hits.len())
     }
 
     /// Searches by a new selfie; returns the number of hits.

@@ -98,19 +98,24 @@ impl ClassOutcome {
 /// # Panics
 /// When the service does not start.
 pub fn run_quick(class: &Class, plan: &Plan) -> ClassOutcome {
-    let site = start_site(class, plan, Extent::Quick);
+    run_alone(class, plan, Extent::Quick)
+}
+
+/// Runs a class without a normal client.
+fn run_alone(class: &Class, plan: &Plan, extent: Extent) -> ClassOutcome {
+    let site = start_site(class, plan, extent);
     let (findings, begun) = (Findings::default(), Instant::now());
     attack(class, &site, &findings);
+    let took = begun.elapsed();
     check_alive(&site, &findings);
-    let counts = findings.into_counts();
     ClassOutcome {
         name: class.name,
-        counts,
+        counts: findings.into_counts(),
         panics: site.panics(),
         memory: None,
         cpu: None,
         isolation: None,
-        took: begun.elapsed(),
+        took,
     }
 }
 
@@ -123,20 +128,7 @@ pub fn run_quick(class: &Class, plan: &Plan) -> ClassOutcome {
 /// When the service does not start.
 pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
     if class.stops_service {
-        let site = start_site(class, plan, Extent::Long);
-        let (findings, begun) = (Findings::default(), Instant::now());
-        attack(class, &site, &findings);
-        let (panics, took) = (site.panics(), begun.elapsed());
-        let counts = findings.into_counts();
-        return Ok(ClassOutcome {
-            name: class.name,
-            counts,
-            panics,
-            memory: None,
-            cpu: None,
-            isolation: None,
-            took,
-        });
+        return Ok(run_alone(class, plan, Extent::Long));
     }
     let site = start_site(class, plan, Extent::Long);
     let pid = site.service.process_id();
@@ -162,8 +154,9 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
     };
     check_alive(&site, &findings);
     let after = read_settled_memory(pid, before).unwrap_or(u64::MAX);
-    for failure in quiet.failures.iter().chain(&beside.failures) {
-        findings.wrong(failure.clone());
+    // Among what is wrong, so that a class whose normal client is not served right is not clean.
+    for failure in quiet.failures.iter().chain(&beside.failures).cloned().chain(normal.find_lost_photos()) {
+        findings.wrong(failure);
     }
     Ok(ClassOutcome {
         name: class.name,

@@ -119,7 +119,8 @@ impl Site {
         self.round.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn round(&self) -> u64 {
+    /// How often the attack was repeated before.
+    pub fn round(&self) -> u64 {
         self.round.load(Ordering::SeqCst)
     }
 

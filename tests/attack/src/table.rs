@@ -64,7 +64,7 @@ pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Rep
     report.notes.push(
         "The normal client is another organization's: `albums/get` and a bib search every 50 ms, every fourth time a selfie \
          search with its upload, and one photo after the other, of which the longest wait is shown. Each of its calls that \
-         fails is wrong."
+         fails is wrong, and so is a search that misses what is there and a photo that does not become ready."
             .to_owned(),
     );
     report.notes.push(

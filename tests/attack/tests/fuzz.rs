@@ -8,9 +8,10 @@ const SEED: u64 = 9;
 fn check_target(name: &str, inputs: u64) {
     let scratch = tempfile::tempdir().expect("a folder");
     let target = FuzzTarget::new(name, scratch.path()).expect("a target");
-    for number in 0..inputs {
-        target.check(&target.input(SEED, number));
-    }
+    let accepted = (0..inputs).filter(|number| target.check(&target.input(SEED, *number))).count() as u64;
+    eprintln!("{name}: {accepted} of {inputs} inputs are accepted");
+    // One input in six is unchanged, and damage is noticed in some of the others.
+    assert!(accepted > inputs / 10 && accepted < inputs, "{accepted} of {inputs} inputs are accepted");
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl TestPhoto {
         Self { pixels }
     }
 
+    /// A scene of these pixels, such as those of a real photo.
+    pub fn from_pixels(pixels: RgbImage) -> Self {
+        Self { pixels }
+    }
+
     /// A selfie: one person who fills the frame.
     pub fn selfie(person: u16) -> Self {
         Self::new(640, 640).with_face(person, [200, 160, 240])

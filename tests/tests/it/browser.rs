@@ -22,6 +22,9 @@ const DRAWN_PHOTOS: usize = 14;
 const CHROMIUM: &str = "/usr/bin/chromium";
 /// A video of one picture: the browser's camera shows it for ever.
 const FRAMES: usize = 10;
+/// How long a program may drive the browser, seconds. Then it is ended, and killed if it goes on.
+const BROWSER_SECONDS: &str = "600";
+const KILL_AFTER_SECONDS: &str = "--kill-after=20";
 
 #[test]
 fn organizers_and_runners_use_it_in_a_real_browser() {
@@ -62,9 +65,8 @@ fn organizers_and_runners_use_it_in_a_real_browser() {
     let drawn = DrawnAlbum::upload(&service);
     copy_program(folder.path(), &modules);
     let output = keep_running(&service, || {
-        let mut program = Command::new("node");
+        let mut program = browser_program(&folder.path().join("run.mjs"));
         program
-            .arg(folder.path().join("run.mjs"))
             .env("BASE_URL", service.origin())
             .env("WELCOME", invited.expect_success().trim())
             .env("PHOTOS", folder.path().join(event::PHOTOS_FOLDER))
@@ -121,6 +123,22 @@ impl DrawnAlbum {
     }
 }
 
+/// Node with a program that drives the browser, which is ended if it takes too long.
+fn browser_program(path: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([KILL_AFTER_SECONDS, BROWSER_SECONDS, "node"]).arg(path);
+    command
+}
+
+/// Is true once this is dropped, also by a panic.
+struct Done<'f>(&'f AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Starts the service again, as a supervisor does, whenever it has ended while `work` is done.
 fn keep_running<T>(service: &Service, work: impl FnOnce() -> T) -> T {
     let is_done = AtomicBool::new(false);
@@ -133,9 +151,9 @@ fn keep_running<T>(service: &Service, work: impl FnOnce() -> T) -> T {
                 std::thread::sleep(Duration::from_millis(200));
             }
         });
-        let worked = work();
-        is_done.store(true, Ordering::Relaxed);
-        worked
+        // The scope waits for the supervisor, whichever way the work ends.
+        let _done = Done(&is_done);
+        work()
     })
 }
 
@@ -170,9 +188,8 @@ fn the_bottleneck_is_lit_while_a_stage_is_slow() {
     let entered = service.run(&["account", "link", "--email", "bea@race.example"]);
     let folder = tempfile::tempdir().expect("a folder");
     copy_program(folder.path(), &modules);
-    let mut program = Command::new("node");
+    let mut program = browser_program(&folder.path().join("bottleneck.mjs"));
     program
-        .arg(folder.path().join("bottleneck.mjs"))
         .env("BASE_URL", service.origin())
         .env("ENTER", entered.expect_success().trim())
         .env("ALBUM", album)

@@ -3,6 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use photofinish_kernels::quantised::BLOCK_ROWS;
 use photofinish_models::fakes::person_vector;
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{NpmProgram, Partner, Service, ServiceOptions, run_command, wait_until};
@@ -53,26 +54,75 @@ fn an_erased_face_stays_away_when_its_photos_are_processed_again() {
 }
 
 /// How much memory is read at once.
-const MEMORY_CHUNK: u64 = 1 << 20;
+const MEMORY_CHUNK: usize = 1 << 20;
+/// Codes of a vector that are side by side in the face index.
+const CODES_TOGETHER: usize = 4;
+/// What the face index keeps for a component of 0.
+const CODE_OF_ZERO: u8 = 128;
 
-/// Counts where these bytes are in the memory that a process can write.
-fn count_in_memory(process: u32, needle: &[u8]) -> usize {
+/// What a vector looks like in memory: pieces, each so many bytes after the beginning of the one before.
+struct Trace {
+    pieces: Vec<Vec<u8>>,
+    distance: usize,
+}
+
+impl Trace {
+    /// A vector as numbers; as codes of 8 bits, in the face index; and as codes alone, as they are before they get there. Of each
+    /// the first 16 bytes.
+    fn all_of(vector: &[f32]) -> [Self; 3] {
+        let numbers: Vec<u8> = vector.iter().take(4).flat_map(|value| value.to_le_bytes()).collect();
+        let largest = vector.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+        let code = |value: &f32| ((value * (127.0 / largest)).round_ties_even() as i8).cast_unsigned();
+        let codes: Vec<u8> = vector.iter().take(16).map(code).collect();
+        let kept: Vec<u8> = codes.iter().map(|code| code.wrapping_add(CODE_OF_ZERO)).collect();
+        // Those of all faces of a block take turns.
+        let in_index = kept.chunks(CODES_TOGETHER).map(<[u8]>::to_vec).collect();
+        [
+            Self { pieces: vec![numbers], distance: 0 },
+            Self { pieces: in_index, distance: CODES_TOGETHER * BLOCK_ROWS },
+            Self { pieces: vec![codes], distance: 0 },
+        ]
+    }
+
+    fn bytes(&self) -> usize {
+        let last = self.pieces.len() - 1;
+        last * self.distance + self.pieces[last].len()
+    }
+
+    /// Counts where it begins in the first [`MEMORY_CHUNK`] of these bytes.
+    fn count(&self, bytes: &[u8]) -> usize {
+        let is_whole = |at: &usize| {
+            let places = (*at..).step_by(self.distance.max(1));
+            let mut pieces = self.pieces.iter().zip(places);
+            pieces.all(|(piece, at)| bytes.get(at..).is_some_and(|rest| rest.starts_with(piece)))
+        };
+        let begins = memchr::memmem::find_iter(bytes, &self.pieces[0]);
+        begins.take_while(|at| *at < MEMORY_CHUNK).filter(is_whole).count()
+    }
+}
+
+/// Counts each of these in the memory that a process can write.
+fn count_in_memory<const N: usize>(process: u32, traces: &[Trace; N]) -> [usize; N] {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
     let memory = std::fs::File::open(format!("/proc/{process}/mem")).expect("its memory");
-    let mut bytes = vec![0; MEMORY_CHUNK as usize + needle.len() - 1];
-    let mut count = 0;
+    let longest = traces.iter().map(Trace::bytes).max().expect("something to look for");
+    // What begins at the end of one chunk ends in the next.
+    let mut bytes = vec![0; MEMORY_CHUNK + longest - 1];
+    let mut counts = [0; N];
     for line in maps.lines().filter(|line| line.contains(" rw")) {
         let (range, _) = line.split_once(' ').expect("a range and what it is");
         let parse = |text| u64::from_str_radix(text, 16).expect("an address");
         let (from, to) = range.split_once('-').map(|(from, to)| (parse(from), parse(to))).expect("a range");
-        for at in (from..to).step_by(MEMORY_CHUNK as usize) {
+        for at in (from..to).step_by(MEMORY_CHUNK) {
             let wanted = usize::try_from(to - at).expect("fits").min(bytes.len());
             // What was given back since the list was read.
             let Ok(read) = memory.read_at(&mut bytes[..wanted], at) else { continue };
-            count += memchr::memmem::find_iter(&bytes[..read], needle).count();
+            for (count, trace) in counts.iter_mut().zip(traces) {
+                *count += trace.count(&bytes[..read]);
+            }
         }
     }
-    count
+    counts
 }
 
 /// Freed memory keeps what was in it until it is used again, so each look is at a process that has just started.
@@ -83,23 +133,25 @@ fn the_memory_of_a_process_has_no_erased_vector() {
     let album = partner.create_album("Erased");
     partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
-    let needle: Vec<u8> = person_vector(1).iter().take(4).flat_map(|value| value.to_le_bytes()).collect();
+    let traces = Trace::all_of(&person_vector(1));
+    let count = || count_in_memory(service.process_id(), &traces);
     let count_after_restart = || {
         service.terminate(STOP);
         service.restart();
         // Loads the face index of the album without the person's own selfie.
         partner.search_by_selfie(&album, &TestPhoto::selfie(900).to_jpeg());
-        count_in_memory(service.process_id(), &needle)
+        count()
     };
-    assert!(count_after_restart() > 0, "the index has it");
+    let [numbers, in_index, _] = count_after_restart();
+    assert!(numbers > 0 && in_index > 0, "the index has it: {numbers} and {in_index}");
     let image = partner.upload_selfie(&album, &selfie());
     let receipt = erase(&partner, "/faces/erase", json!({ "albumId": album, "imageId": image }));
     assert_eq!(receipt["state"], "done", "{receipt}");
-    assert_eq!(count_after_restart(), 0, "read from the files");
+    assert_eq!(count_after_restart(), [0; 3], "read from the files");
     partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
     partner.wait_until_idle(&album);
     partner.search_by_selfie(&album, &TestPhoto::selfie(900).to_jpeg());
-    assert_eq!(count_in_memory(service.process_id(), &needle), 0, "computed again");
+    assert_eq!(count(), [0; 3], "computed again");
 }
 
 /// What is erased while the service is killed.

@@ -8,8 +8,14 @@ use photofinish_tests::harness::test_photo::decode_jpeg;
 use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail};
 use serde_json::Value;
 
-/// Photos of RBNR set 1: few, so that the test stays quick.
+/// Photos of RBNR set 1, of one runner each: few, so that the test stays quick.
 const PHOTOS: usize = 8;
+/// Runners with two photos, of 25 that RBNR has.
+const PAIRS: usize = 5;
+/// People with several portraits, of 6 that there are, and how many of theirs are photos here: one of the first, two of each
+/// other.
+const PEOPLE: usize = 3;
+const PORTRAITS: usize = 5;
 
 fn start(test: &str) -> Option<Service> {
     match ServiceOptions::with_real_models() {
@@ -40,6 +46,7 @@ fn bibs_of_real_photos_are_found() {
                 .map(|bib| (bib.to_owned(), id.clone())),
         );
     }
+    assert_eq!(labelled.len(), PHOTOS, "{labelled:?}");
     let progress = partner.wait_until_idle(&album);
     assert_eq!(progress["ready"], PHOTOS, "{progress}");
     let missed: Vec<&(String, String)> = labelled
@@ -80,7 +87,8 @@ fn a_selfie_finds_its_runner_first() {
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
     let album = partner.create_album("Runners");
-    let pairs = pairs(test_data::load_labelled_runners(&photos), 5);
+    let pairs = pairs(test_data::load_labelled_runners(&photos), PAIRS);
+    assert_eq!(pairs.len(), PAIRS, "{pairs:?}");
     let mut ids = HashMap::new();
     for (_, wanted) in &pairs {
         ids.entry(wanted.file.clone())
@@ -113,13 +121,14 @@ fn portraits_find_their_own_person_and_nobody_else() {
     let mut people: Vec<(String, Vec<String>)> =
         people.into_iter().filter(|(_, files)| files.len() > 1).collect();
     people.sort();
-    people.truncate(3);
+    people.truncate(PEOPLE);
     let mut owner = HashMap::new();
     for (person, files) in &people {
         for file in files.iter().skip(1).take(2) {
             owner.insert(partner.upload_photo(&album, file, &read(&photos, file)), person.clone());
         }
     }
+    assert_eq!((people.len(), owner.len()), (PEOPLE, PORTRAITS), "{people:?}");
     partner.wait_until_idle(&album);
     for (person, files) in &people {
         let hits = partner.search_by_selfie(&album, &read(&photos, &files[0]));

@@ -1,6 +1,7 @@
 //! Bombs: files that claim or contain far more than their size, as photos and as selfies; and honest photos in an album
 //! that makes each as slow as it can be.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::wire;
 pub(super) const BOMBS: Class = Class {
     name: "bombs",
     description: "PNG, WebP and JPEG files that claim gigapixels, inflate beyond their header, or repeat their scans, as \
-                  photos and selfies; one-colour selfies of 64 megapixels, 6 at once with one key; large photos in a \
+                  photos between sound ones and as selfies; one-colour selfies of 64 megapixels, 6 at once with one key; large photos in a \
                   16x16 grid album",
     settings: no_settings,
     stops_service: false,
@@ -33,27 +34,52 @@ const SCANS: usize = 300;
 const SCANNED_BYTES: usize = 40_000_000;
 /// Selfies that one key sends at once.
 const SELFIES_AT_ONCE: usize = 6;
+/// Files between two sound photos.
+const BOMBS_BETWEEN: usize = 4;
 
 /// A file, and what may become of it as a photo.
 struct Bomb {
     name: &'static str,
     content_type: &'static str,
     bytes: Vec<u8>,
-    /// The reasons with which it may fail; empty if it may be ready too.
-    reasons: &'static [&'static str],
+    outcome: Outcome,
+}
+
+/// What may become of a file as a photo.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// It is a picture within the limits, so it is ready.
+    Ready,
+    /// It fails, with one of these reasons.
+    Fails(&'static [&'static str]),
+    /// A reader may ignore what is wrong with it: it is ready, or fails with one of these reasons.
+    Either(&'static [&'static str]),
+}
+
+impl Outcome {
+    /// Whether a photo may end so.
+    fn permits(self, state: &str, failure: &str) -> bool {
+        match self {
+            Self::Ready => state == "ready",
+            Self::Fails(reasons) => state == "failed" && reasons.contains(&failure),
+            Self::Either(reasons) => state == "ready" || state == "failed" && reasons.contains(&failure),
+        }
+    }
 }
 
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let partner = site.tenant("Bomb Timing");
     let album = partner.create_album("Bombs");
     let bombs = make_bombs(site.extent)?;
-    let photos: Vec<String> = bombs
-        .iter()
-        .map(|bomb| {
+    let (mut photos, mut sound) = (Vec::new(), Vec::new());
+    for (number, bombs) in bombs.chunks(BOMBS_BETWEEN).enumerate() {
+        sound.push(partner.upload_photo(&album, &format!("sound-{number}.jpg"), site.material.photo(0)));
+        for bomb in bombs {
             let file = UploadFile { name: bomb.name, content_type: bomb.content_type, bytes: &bomb.bytes };
-            partner.upload_file(&album, file)
-        })
-        .collect();
+            photos.push(partner.upload_file(&album, file));
+        }
+    }
+    sound.push(partner.upload_photo(&album, "sound.jpg", site.material.photo(0)));
     findings.tried(photos.len());
     for bomb in &bombs {
         try_selfie(site, findings, &partner, &album, bomb);
@@ -62,20 +88,37 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     for (bomb, photo) in bombs.iter().zip(&photos) {
         let found = partner.get_photo(&album, photo);
         let (state, failure) = (&found["state"], found["failure"].as_str().unwrap_or_default());
-        let is_expected = bomb.reasons.contains(&failure)
-            || bomb.reasons.is_empty() && failure != "PROCESSING_CRASHED" && state != "processing";
+        let is_expected = bomb.outcome.permits(state.as_str().unwrap_or_default(), failure);
         findings.check(is_expected, || format!("{}: {state} {failure}", bomb.name));
     }
+    check_sound(site, findings, &partner, &album, &sound);
     send_large_selfies(site, findings, &partner, &album)?;
     send_grid_photos(site, findings, &partner);
     Ok(())
 }
 
+/// The bombs fail alone: the photos between them are ready and found.
+fn check_sound(site: &Site, findings: &Findings, partner: &Partner, album: &str, sound: &[String]) {
+    let hits = partner.search_by_bib(album, &site.material.bib);
+    let hits: BTreeSet<&str> = hits.iter().filter_map(|hit| hit["id"].as_str()).collect();
+    for photo in sound {
+        let found = partner.get_photo(album, photo);
+        let (state, failure) = (&found["state"], &found["failure"]);
+        findings
+            .check(state == "ready", || format!("a sound photo between the bombs is {state} with {failure}"));
+        findings.check(hits.contains(photo.as_str()), || {
+            format!("the bib of a sound photo between the bombs is not found: {found}")
+        });
+    }
+}
+
 fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
-    const CORRUPT: &[&str] = &["CORRUPT_IMAGE"];
-    const TOO_MANY: &[&str] = &["TOO_MANY_PIXELS"];
-    const NO_PICTURE: &[&str] = &["CORRUPT_IMAGE", "UNSUPPORTED_FORMAT"];
-    let bomb = |name, content_type, bytes, reasons| Bomb { name, content_type, bytes, reasons };
+    const CORRUPT: Outcome = Outcome::Fails(&["CORRUPT_IMAGE"]);
+    const TOO_MANY: Outcome = Outcome::Fails(&["TOO_MANY_PIXELS"]);
+    const UNKNOWN: Outcome = Outcome::Fails(&["UNSUPPORTED_FORMAT"]);
+    const NO_PICTURE: Outcome = Outcome::Fails(&["CORRUPT_IMAGE", "UNSUPPORTED_FORMAT"]);
+    const MAY_BE_READ: Outcome = Outcome::Either(&["CORRUPT_IMAGE", "TOO_MANY_PIXELS", "UNSUPPORTED_FORMAT"]);
+    let bomb = |name, content_type, bytes, outcome| Bomb { name, content_type, bytes, outcome };
     let side = extent.pick(2_000, 12_000);
     let flat = one_colour_png(side)?;
     let mut claimed = flat.clone();
@@ -90,12 +133,12 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
         bomb("png-claims-4-gigapixels.png", "image/png", png_of_four_gigapixels(), TOO_MANY),
         bomb("jpeg-claims-4-gigapixels.jpg", "image/jpeg", jpeg_of_four_gigapixels(), TOO_MANY),
         bomb("webp-claims-16383.webp", "image/webp", large_webp(&webp), NO_PICTURE_OR_TOO_MANY),
-        bomb("webp-riff-4-gigabytes.webp", "image/webp", riff, &[]),
-        bomb("png-of-one-colour.png", "image/png", flat, &[]),
+        bomb("webp-riff-4-gigabytes.webp", "image/webp", riff, MAY_BE_READ),
+        bomb("png-of-one-colour.png", "image/png", flat, Outcome::Ready),
         // What is beyond the header's size may be ignored.
-        bomb("png-inflates-beyond-header.png", "image/png", claimed, &[]),
+        bomb("png-inflates-beyond-header.png", "image/png", claimed, MAY_BE_READ),
         bomb("png-of-one-colour-cut.png", "image/png", truncated, CORRUPT),
-        bomb("jpeg-of-many-scans.jpg", "image/jpeg", repeat_last_scan(extent.pick(800, 4_000))?, &[]),
+        bomb("jpeg-of-many-scans.jpg", "image/jpeg", repeat_last_scan(extent.pick(800, 4_000))?, MAY_BE_READ),
         bomb("jpeg-that-is-a-start.jpg", "image/jpeg", b"\xff\xd8\xff".to_vec(), NO_PICTURE),
         bomb(
             "jpeg-of-noise.jpg",
@@ -103,8 +146,8 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
             noise(extent.pick(100_000, 40_000_000)),
             NO_PICTURE_OR_TOO_MANY,
         ),
-        bomb("nothing.jpg", "image/jpeg", Vec::new(), NO_PICTURE),
-        bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), NO_PICTURE),
+        bomb("nothing.jpg", "image/jpeg", Vec::new(), UNKNOWN),
+        bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), UNKNOWN),
     ];
     #[cfg(feature = "heic")]
     for (name, bytes) in super::heic_bombs::make_files()? {
@@ -113,7 +156,8 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
     Ok(bombs)
 }
 
-const NO_PICTURE_OR_TOO_MANY: &[&str] = &["CORRUPT_IMAGE", "TOO_MANY_PIXELS", "UNSUPPORTED_FORMAT"];
+const NO_PICTURE_OR_TOO_MANY: Outcome =
+    Outcome::Fails(&["CORRUPT_IMAGE", "TOO_MANY_PIXELS", "UNSUPPORTED_FORMAT"]);
 
 /// A grey picture of one colour, a thousandth of the size of its pixels.
 fn one_colour_png(side: u32) -> anyhow::Result<Vec<u8>> {

@@ -103,7 +103,14 @@ impl Attempt<'_> {
         let status: &[u16] = if is_well_formed { &[200] } else { &[400, 413] };
         let reaction = self.site.call(paged.path, self.key, &input);
         let Some(answer) = self.findings.expect(&case, reaction, status) else { return };
-        for item in answer.json()[paged.list].as_array().into_iter().flatten() {
+        if answer.status != 200 {
+            return;
+        }
+        let page = answer.json();
+        let Some(items) = page[paged.list].as_array() else {
+            return self.findings.wrong(format!("{case}: a page without {}: {page}", paged.list));
+        };
+        for item in items {
             let id = item["id"].as_str().unwrap_or_default();
             self.findings.check(paged.visible.contains(id), || format!("{case}: {id} is not the caller's"));
         }

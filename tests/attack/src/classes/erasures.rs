@@ -28,14 +28,36 @@ const THREADS: usize = 6;
 const PHOTOS: usize = 5;
 /// How long all receipts may take: the files of the database are cleaned between the normal client's searches.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(120);
+/// A bib of somebody who stays on the start list.
+const OTHER_BIB: &str = "33";
 /// What any of the calls may be answered with while others erase and delete the same photos.
 const PERMITTED: &[u16] = &[200, 404, 409, 412];
 
 /// What is asked to be erased.
 #[derive(Clone)]
 struct Asked {
+    kind: Kind,
     path: &'static str,
     input: Value,
+}
+
+/// What an erasure is about.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bib,
+    Face,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Bib, Self::Face];
+
+    /// Its name in a receipt.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bib => "bib",
+            Self::Face => "face",
+        }
+    }
 }
 
 struct Erasing<'a> {
@@ -45,7 +67,8 @@ struct Erasing<'a> {
     album: String,
     photos: Vec<String>,
     image: String,
-    receipts: AtomicUsize,
+    /// Erasures that were answered as made, by kind.
+    made: [AtomicUsize; Kind::ALL.len()],
 }
 
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
@@ -53,7 +76,10 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     for round in 0..site.extent.pick(1, 4) {
         let erasing = Erasing::prepare(site, findings, &owner);
         erasing.try_confirmations(&stranger)?;
-        site.in_threads(&format!("erasures {round}"), THREADS, |_, rng| erasing.act(rng));
+        site.in_threads(&format!("erasures {round}"), THREADS, |thread, rng| erasing.act(thread, rng));
+        for kind in Kind::ALL {
+            findings.check(erasing.made(kind) > 0, || format!("no {} was erased in a race", kind.name()));
+        }
         erasing.check_gone().with_context(|| format!("round {round}"))?;
     }
     Ok(())
@@ -68,7 +94,11 @@ impl<'a> Erasing<'a> {
         let photos = (0..PHOTOS).map(upload).collect();
         partner.wait_until_idle(&album);
         let image = partner.upload_selfie(&album, &site.material.selfie);
-        Self { site, findings, partner, album, photos, image, receipts: AtomicUsize::new(0) }
+        Self { site, findings, partner, album, photos, image, made: Default::default() }
+    }
+
+    fn made(&self, kind: Kind) -> usize {
+        self.made[kind as usize].load(Ordering::SeqCst)
     }
 
     fn call(&self, path: &str, input: &Value, statuses: &[u16]) -> Option<Value> {
@@ -78,11 +108,12 @@ impl<'a> Erasing<'a> {
 
     fn of_bib(&self) -> Asked {
         let input = json!({ "albumId": self.album, "bib": self.site.material.bib });
-        Asked { path: "/people/erase", input }
+        Asked { kind: Kind::Bib, path: "/people/erase", input }
     }
 
-    fn of_face(&self) -> Asked {
-        Asked { path: "/faces/erase", input: json!({ "albumId": self.album, "imageId": self.image }) }
+    fn of_face(&self, image: &str) -> Asked {
+        let input = json!({ "albumId": self.album, "imageId": image });
+        Asked { kind: Kind::Face, path: "/faces/erase", input }
     }
 
     /// Returns the confirmation that a dry run gives.
@@ -90,7 +121,9 @@ impl<'a> Erasing<'a> {
         let mut dry = asked.input.clone();
         dry["dryRun"] = json!(true);
         let shown = self.call(asked.path, &dry, statuses)?;
-        shown["confirm"].as_str().map(str::to_owned)
+        let confirm = shown["confirm"].as_str().map(str::to_owned);
+        self.findings.check(confirm.is_some(), || format!("a dry run gives no confirmation: {shown}"));
+        confirm
     }
 
     fn confirm(&self, asked: &Asked, confirm: &str, statuses: &[u16]) -> Option<Value> {
@@ -102,7 +135,9 @@ impl<'a> Erasing<'a> {
     /// No confirmation but the request's own is accepted.
     fn try_confirmations(&self, stranger: &Partner) -> anyhow::Result<()> {
         let bib = self.of_bib();
-        let before = self.count_by_bib();
+        let (before, by_face) = (self.count_by_bib(), self.count_by_face());
+        // Else nobody would notice that it is not erased.
+        self.findings.check(by_face > 0, || "the face is not found before it is erased".to_owned());
         let confirm = self.ask(&bib, &[200]).context("a dry run")?;
         let but = |name: &str, value: Value| {
             let mut other = bib.clone();
@@ -111,7 +146,7 @@ impl<'a> Erasing<'a> {
         };
         let (other_bib, deleting, without_faces) =
             (but("bib", json!("77")), but("photos", json!("delete")), but("faces", json!(false)));
-        for other in [&other_bib, &deleting, &without_faces, &self.of_face()] {
+        for other in [&other_bib, &deleting, &without_faces, &self.of_face(&self.image)] {
             self.confirm(other, &confirm, &[412]);
         }
         let step = self.site.extent.pick(7, 1);
@@ -138,6 +173,11 @@ impl<'a> Erasing<'a> {
         self.partner.search_by_bib_exact(&self.album, &self.site.material.bib).len()
     }
 
+    /// Counts by a new selfie: an erasure of the face takes those before with it.
+    fn count_by_face(&self) -> usize {
+        self.partner.search_by_selfie(&self.album, &self.site.material.selfie).len()
+    }
+
     /// Returns the erasures of the album once all have their receipts.
     fn wait_for_receipts(&self) -> anyhow::Result<Vec<Value>> {
         let deadline = Instant::now() + RECEIPT_TIMEOUT;
@@ -153,19 +193,23 @@ impl<'a> Erasing<'a> {
         }
     }
 
-    /// Makes random calls around two erasures.
-    fn act(&self, mut rng: StdRng) {
+    /// Makes random calls around two erasures, of which each is made at least once.
+    fn act(&self, thread: usize, mut rng: StdRng) {
+        match thread {
+            0 => self.erase(&self.of_bib(), PERMITTED),
+            1 => self.erase(&self.of_face(&self.image), PERMITTED),
+            _ => {}
+        }
         let on_album = json!({ "albumId": self.album });
         let text = json!({ "albumId": self.album, "text": self.site.material.bib });
         let face = json!({ "albumId": self.album, "imageId": self.image });
-        let list =
-            json!({ "albumId": self.album, "csv": format!("bib,wave\n{},A\n33,B", self.site.material.bib) });
+        let list = self.start_list();
         for _ in 0..self.site.extent.pick(8, 30) {
             let photo = &self.photos[rng.random_range(0..PHOTOS)];
             let on_photo = json!({ "albumId": self.album, "photoId": photo });
             match rng.random_range(0..24) {
-                0..4 => self.erase(&self.of_bib()),
-                4..8 => self.erase(&self.of_face()),
+                0..4 => self.erase(&self.of_bib(), PERMITTED),
+                4..8 => self.erase(&self.of_face(&self.image), PERMITTED),
                 8..11 => drop(self.call("/albums/reprocess", &on_album, PERMITTED)),
                 11..15 => drop(self.call("/photos/search/text/list", &text, PERMITTED)),
                 15..19 => drop(self.call("/photos/search/face/list", &face, PERMITTED)),
@@ -176,36 +220,65 @@ impl<'a> Erasing<'a> {
         }
     }
 
-    fn erase(&self, asked: &Asked) {
-        let Some(confirm) = self.ask(asked, PERMITTED) else { return };
-        if self.confirm(asked, &confirm, PERMITTED).is_some() {
-            self.receipts.fetch_add(1, Ordering::SeqCst);
+    /// A start list with the bib that is erased and another.
+    fn start_list(&self) -> Value {
+        let csv = format!("bib,wave\n{},A\n{OTHER_BIB},B", self.site.material.bib);
+        json!({ "albumId": self.album, "csv": csv })
+    }
+
+    /// Asks for a confirmation and erases with it, unless another answer that is permitted ends it before.
+    fn erase(&self, asked: &Asked, statuses: &[u16]) {
+        let Some(confirm) = self.ask(asked, statuses) else { return };
+        if self.confirm(asked, &confirm, statuses).is_some() {
+            self.made[asked.kind as usize].fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Erases both once more, reads all photos again, and looks everywhere.
     fn check_gone(&self) -> anyhow::Result<()> {
-        self.erase(&self.of_bib());
-        // A first erasure of the face took the selfie with it.
+        self.erase(&self.of_bib(), &[200]);
+        // Of a photo that is being read again only what was known of it before is erased.
+        self.partner.wait_until_idle(&self.album);
+        let image = self.partner.upload_selfie(&self.album, &self.site.material.selfie);
+        self.erase(&self.of_face(&image), &[200]);
         self.call("/albums/reprocess", &json!({ "albumId": self.album }), &[200]);
         self.partner.wait_until_idle(&self.album);
-        let by_bib = self.count_by_bib();
+        let (by_bib, by_face) = (self.count_by_bib(), self.count_by_face());
         self.findings.check(by_bib == 0, || format!("the erased bib is found in {by_bib} photos"));
-        let listed = self.partner.call_ok("/albums/startlist/get", &json!({ "albumId": self.album }));
-        let entries =
-            self.partner.call("/albums/startlist/entries", &json!({ "albumId": self.album })).text();
-        let is_listed = entries.contains(&format!("\"{}\"", self.site.material.bib));
-        self.findings.check(!is_listed, || format!("the erased bib is on the start list: {listed}"));
-        let erasures = self.wait_for_receipts()?;
-        let made = self.receipts.load(Ordering::SeqCst);
+        self.findings.check(by_face == 0, || format!("the erased face is found in {by_face} photos"));
+        self.check_start_list();
+        self.check_receipts()?;
+        self.partner.call("/albums/delete", &json!({ "albumId": self.album })).expect_ok();
+        Ok(())
+    }
+
+    /// A list that is imported now has only the bib that was not erased.
+    fn check_start_list(&self) {
+        self.call("/albums/startlist/import", &self.start_list(), &[200]);
+        let listed = self.partner.call_ok("/albums/startlist/entries", &json!({ "albumId": self.album }));
+        let has = |bib: &str| listed.to_string().contains(&format!("\"{bib}\""));
+        self.findings.check(!has(&self.site.material.bib), || {
+            format!("the erased bib is on the start list: {listed}")
+        });
         self.findings
-            .check(erasures.len() >= made, || format!("{} receipts of {made} erasures", erasures.len()));
+            .check(has(OTHER_BIB), || format!("the bib of somebody else is not on the start list: {listed}"));
+    }
+
+    /// There is a receipt of every erasure that was answered as made, and each is true.
+    fn check_receipts(&self) -> anyhow::Result<()> {
+        let erasures = self.wait_for_receipts()?;
+        for kind in Kind::ALL {
+            let of_kind = |erasure: &&Value| erasure["subject"]["kind"] == kind.name();
+            let (receipts, made) = (erasures.iter().filter(of_kind).count(), self.made(kind));
+            self.findings.check(receipts > 0 && receipts >= made, || {
+                format!("{receipts} receipts of {made} erasures of a {}", kind.name())
+            });
+        }
         for erasure in erasures.iter().take(self.site.extent.pick(4, 40)) {
             let verified =
                 self.partner.call_ok("/erasures/verify", &json!({ "receiptId": erasure["receiptId"] }));
             self.findings.check(verified["left"] == 0, || format!("a receipt is not true: {verified}"));
         }
-        self.partner.call("/albums/delete", &json!({ "albumId": self.album })).expect_ok();
         Ok(())
     }
 }

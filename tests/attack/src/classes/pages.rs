@@ -2,6 +2,7 @@
 //! organizations' ids, a gallery flooded with searches and reports, tickets of files changed.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use photofinish_tests::harness::Partner;
@@ -10,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::class::{Class, no_settings};
 use crate::findings::Findings;
-use crate::site::{PATIENCE, Site};
-use crate::wire::{self, Answer, Endpoint};
+use crate::site::{Extent, PATIENCE, Site};
+use crate::wire::{self, Answer, Endpoint, Reaction};
 
 pub(super) const PAGES: Class = Class {
     name: "pages",
@@ -28,6 +29,14 @@ const OWN_PAGE: (&str, &str) = ("sec-fetch-site", "same-origin");
 /// How galleries and sessions refuse those who ask too often.
 const TOO_MANY: u16 = 429;
 const THREADS: usize = 4;
+/// Guessed links of a long attack, at least.
+const GUESSED_LINKS: usize = 300;
+/// After so many a network has been refused: it may ask for 600 a minute, and one takes far less than a tenth of a second.
+const MAX_GUESSED_LINKS: usize = 6_000;
+/// The second byte of the addresses of each kind of client: what one network may ask for is counted for each kind alone.
+const VISITORS: u8 = 2;
+const GUESSERS: u8 = 3;
+const DOWNLOADERS: u8 = 4;
 const UNKNOWN: &str = "01890000-0000-7000-8000-0000000000ff";
 
 struct Pages<'a> {
@@ -46,13 +55,15 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let victims = Pages::prepare(site, findings, &victim)?;
     let email = format!("owner-{}@page.example", pages.album);
     let cookie = pages.sign_in(&email)?;
+    let guesses = Guesses::default();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (pages, email) = (&pages, &email);
-            scope.spawn(move || pages.guess_passwords(thread, email));
+            let (pages, email, guesses) = (&pages, &email, &guesses);
+            scope.spawn(move || pages.guess_passwords(thread, email, guesses));
         }
         scope.spawn(|| pages.flood_gallery());
     });
+    guesses.check(site, findings);
     pages.forge_sessions(&cookie);
     pages.post_from_elsewhere(&cookie);
     pages.try_foreign_ids(&cookie, &victims);
@@ -64,6 +75,32 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let title = victim.call_ok("/albums/get", &json!({ "albumId": victims.album }))["title"].clone();
     findings.check(title == "Pages", || format!("the victim's album is called {title}"));
     Ok(())
+}
+
+/// How guessed passwords were answered.
+#[derive(Default)]
+struct Guesses {
+    tried: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Guesses {
+    fn count(&self, status: u16) {
+        match status {
+            401 => self.tried.fetch_add(1, Ordering::SeqCst),
+            TOO_MANY => self.refused.fetch_add(1, Ordering::SeqCst),
+            _ => return,
+        };
+    }
+
+    fn check(&self, site: &Site, findings: &Findings) {
+        let [tried, refused] = [&self.tried, &self.refused].map(|counter| counter.load(Ordering::SeqCst));
+        let counts = || format!("of guessed passwords {tried} were tried and {refused} refused untried");
+        // In later rounds the network has still to wait.
+        findings.check(tried > 0 || site.round() > 0, counts);
+        // A hundred from one network in an hour, and a few for one address: a long attack makes more.
+        findings.check(refused > 0 || site.extent == Extent::Quick, counts);
+    }
 }
 
 impl<'a> Pages<'a> {
@@ -82,9 +119,15 @@ impl<'a> Pages<'a> {
         Ok(Self { site, findings, owner, album, photo, gallery })
     }
 
-    fn post(&self, target: &str, headers: &[(&str, &str)], input: &Value) -> wire::Reaction {
+    fn post(&self, target: &str, headers: &[(&str, &str)], input: &Value) -> Reaction {
         let request = wire::request("POST", target, headers, input.to_string().as_bytes());
         self.site.endpoint(1).send(&request, PATIENCE)
+    }
+
+    /// A client of another kind, from a network that nobody has used in an earlier round.
+    fn client(&self, kind: u8) -> Endpoint {
+        let round = (self.site.round() % 250) as u8;
+        Endpoint { source: Ipv4Addr::new(127, kind, round, 1), ..self.site.endpoint(1) }
     }
 
     /// Calls an operation of the console with a session.
@@ -94,7 +137,8 @@ impl<'a> Pages<'a> {
 
     fn expect_gallery(&self, operation: &str, input: &Value, statuses: &[u16]) -> Option<Answer> {
         let target = format!("{}/api/gallery/{operation}", self.gallery);
-        self.findings.expect(operation, self.post(&target, &[JSON, OWN_PAGE], input), statuses)
+        let request = wire::request("POST", &target, &[JSON, OWN_PAGE], input.to_string().as_bytes());
+        self.findings.expect(operation, self.client(VISITORS).send(&request, PATIENCE), statuses)
     }
 
     /// Makes an owner of the organization by an invitation, and returns the cookie of the session.
@@ -118,14 +162,16 @@ impl<'a> Pages<'a> {
     }
 
     /// Every guess is refused, and after some of them all are for a while.
-    fn guess_passwords(&self, thread: usize, email: &str) {
+    fn guess_passwords(&self, thread: usize, email: &str, guesses: &Guesses) {
         let count = self.site.extent.pick(6, 60);
         for guess in 0..count {
             let email =
                 if guess % 2 == 0 { email.to_owned() } else { format!("{thread}-{guess}@page.example") };
             let input = json!({ "email": email, "password": format!("password number {guess}") });
             let answer = self.post("/console/api/session/create", &[JSON, OWN_PAGE], &input);
-            self.findings.expect("a guessed password", answer, &[401, TOO_MANY, 503]);
+            if let Some(answer) = self.findings.expect("a guessed password", answer, &[401, TOO_MANY, 503]) {
+                guesses.count(answer.status);
+            }
         }
         for input in [json!({}), json!({ "email": email }), json!({ "email": 1, "password": [] })] {
             let answer = self.post("/console/api/session/create", &[JSON, OWN_PAGE], &input);
@@ -196,12 +242,15 @@ impl<'a> Pages<'a> {
     /// Visitors search, report and send selfies as often as they like, and get what the gallery gives.
     fn flood_gallery(&self) {
         let bib = json!({ "text": self.site.material.bib });
+        // Whoever comes first is served.
+        let found = self.expect_gallery("search/text", &bib, &[200]);
+        let total = found.map_or(Value::Null, |answer| answer.json()["total"].clone());
+        self.findings.check(total.as_u64() > Some(0), || format!("the first visitor finds {total} photos"));
         let mut has_reported = false;
         for n in 0..self.site.extent.pick(12, 150) {
             self.expect_gallery("search/text", &bib, &[200, TOO_MANY]);
             let said = json!({ "photoId": self.photo, "kind": "report", "note": "<script>".repeat(n % 50) });
-            // Once links were guessed from this network, all of it is refused for a while.
-            let answer = self.expect_gallery("report", &said, &[200, 400, TOO_MANY]);
+            let answer = self.expect_gallery("report", &said, &[200, TOO_MANY]);
             has_reported |= answer.is_some_and(|answer| answer.status == 200);
             let refused = json!({ "consent": false, "consentVersion": 1, "language": "de" });
             self.expect_gallery("search/face/signed", &refused, &[412, TOO_MANY]);
@@ -212,35 +261,49 @@ impl<'a> Pages<'a> {
         // A partner's selfie has no consent of a visitor.
         let image = self.owner.upload_selfie(&self.album, &self.site.material.selfie);
         self.expect_gallery("search/face/list", &json!({ "imageId": image }), &[404, TOO_MANY]);
+        self.findings.check(has_reported, || "no visitor could report a photo".to_owned());
         let reports = self.owner.call_ok("/albums/gallery/reports", &json!({ "albumId": self.album }));
         let count = reports["reports"].as_array().map_or(0, Vec::len);
-        let expected = usize::from(has_reported);
-        self.findings.check(count == expected, || format!("{count} reports of one network on one photo"));
+        self.findings.check(count == 1, || format!("{count} reports of one network on one photo"));
     }
 
+    /// No guessed link is there, and who goes on guessing is refused for a while.
     fn guess_links(&self) {
-        let mut rng = self.site.rng("links");
+        let (mut rng, guesser) = (self.site.rng("links"), self.client(GUESSERS));
         let letters = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        for _ in 0..self.site.extent.pick(20, 300) {
+        let mut is_refused = false;
+        for guess in 0..self.site.extent.pick(20, MAX_GUESSED_LINKS) {
             let link: String =
                 (0..22).map(|_| char::from(letters[rng.random_range(0..letters.len())])).collect();
-            let answer = self.post(&format!("/g/{link}/api/gallery/get"), &[JSON, OWN_PAGE], &json!({}));
-            self.findings.expect("a guessed link", answer, &[404, TOO_MANY]);
+            let target = format!("/g/{link}/api/gallery/get");
+            let request = wire::request("POST", &target, &[JSON, OWN_PAGE], b"{}");
+            let reaction = guesser.send(&request, PATIENCE);
+            let Some(answer) = self.findings.expect("a guessed link", reaction, &[404, TOO_MANY]) else {
+                return;
+            };
+            is_refused |= answer.status == TOO_MANY;
+            if is_refused && guess >= GUESSED_LINKS {
+                break;
+            }
         }
+        self.findings.check(is_refused || self.site.extent == Extent::Quick, || {
+            format!("none of {MAX_GUESSED_LINKS} guessed links is refused as one too many")
+        });
     }
 
     fn change_tickets(&self) -> anyhow::Result<()> {
         let input = json!({ "albumId": self.album, "photoIds": [self.photo] });
         let made = self.owner.call_ok("/photos/download/create", &input);
         let target = self.site.target_of(made["url"].as_str().context("a URL")?);
+        let client = self.client(DOWNLOADERS);
+        let fetch = |target: &str| client.send(&wire::request("GET", target, &[], b""), PATIENCE);
         let from = target.rfind('/').context("a path")? + 1;
         for at in (from..target.len()).step_by(self.site.extent.pick(7, 1)) {
             let letter = if target[at..].starts_with('0') { '1' } else { '0' };
             let changed = format!("{}{letter}{}", &target[..at], &target[at + 1..]);
-            self.findings.expect("a changed ticket", self.site.request("GET", &changed, &[], b""), &[404]);
+            self.findings.expect("a changed ticket", fetch(&changed), &[404]);
         }
-        let fetched = self.site.request("GET", &target, &[], b"");
-        self.findings.expect("the ticket itself", fetched, &[200]);
+        self.findings.expect("the ticket itself", fetch(&target), &[200]);
         Ok(())
     }
 }

@@ -28,16 +28,24 @@ pub struct FuzzTarget {
     check: Check,
 }
 
-/// Reads input; panics when it violates a property.
-type Check = Box<dyn Fn(&[u8])>;
+/// Reads input, and returns whether it was accepted; panics when it violates a property.
+type Check = Box<dyn Fn(&[u8]) -> bool>;
 
 impl FuzzTarget {
     /// The target of this name, with its valid inputs; `scratch` is a folder that it may use.
     ///
     /// # Errors
-    /// When there is no such target, or its valid inputs cannot be made.
+    /// When there is no such target, or its valid inputs cannot be made or are refused.
+    ///
+    /// # Panics
+    /// When a valid input violates a property.
     pub fn new(name: &str, scratch: &Path) -> anyhow::Result<Self> {
-        targets::make_target(name, scratch)
+        let target = targets::make_target(name, scratch)?;
+        // Changes of what is refused at once would only reach the code that refuses it.
+        for (number, seed) in target.seeds.iter().enumerate() {
+            anyhow::ensure!(target.check(seed), "{name}: the valid input {number} is refused");
+        }
+        Ok(target)
     }
 
     /// The input of this number.
@@ -45,19 +53,19 @@ impl FuzzTarget {
         let mixed = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut rng = StdRng::seed_from_u64(mixed);
         let mut input = self.seeds[rng.random_range(0..self.seeds.len())].clone();
-        // The unchanged input is one of them: it must be accepted.
+        // The unchanged input is one of them.
         for _ in 0..rng.random_range(0..6) {
             mutate::mutate(&mut input, self.structure, &mut rng);
         }
         input
     }
 
-    /// Reads an input.
+    /// Reads an input. Returns whether it was accepted.
     ///
     /// # Panics
     /// When reading it does, or violates a property.
-    pub fn check(&self, input: &[u8]) {
-        (self.check)(input);
+    pub fn check(&self, input: &[u8]) -> bool {
+        (self.check)(input)
     }
 
     /// Its name.

@@ -5,7 +5,8 @@
 pub(super) enum Expectation {
     /// An answer with one of these statuses.
     Answer(&'static [u16]),
-    /// Any answer that is no 5xx, or the end of the connection; nothing while the request is unfinished.
+    /// Any answer that is no 5xx, or the end of the connection; nothing while the request is unfinished and this side has not
+    /// ended.
     NoHarm,
 }
 

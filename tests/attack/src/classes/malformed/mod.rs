@@ -7,8 +7,9 @@ mod heads;
 mod sizes;
 mod targets;
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_tests::harness::Partner;
@@ -18,7 +19,7 @@ use self::case::{Case, Expectation, Valid};
 use super::class::{Class, no_settings};
 use crate::findings::Findings;
 use crate::site::{PATIENCE, Site};
-use crate::wire::{Reaction, Received};
+use crate::wire::Reaction;
 
 pub(super) const MALFORMED: Class = Class {
     name: "malformed",
@@ -54,52 +55,68 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     for (thousandths, make) in FAMILIES {
         cases.extend((0..count * thousandths / 1000).map(|_| make(&valid, &mut rng)));
     }
-    let waiting = Mutex::new(cases.iter());
+    let (waiting, answered) = (Mutex::new(cases.iter()), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let waiting = &waiting;
+            let (waiting, answered) = (&waiting, &answered);
             scope.spawn(move || {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
                 while let Some(case) = next() {
-                    try_case(site, findings, case, thread as u8 + 1);
+                    try_case(site, findings, case, thread as u8 + 1, answered);
                 }
             });
         }
     });
+    check_answered(findings, &cases, answered.into_inner());
     Ok(())
 }
 
-fn try_case(site: &Site, findings: &Findings, case: &Case, attacker: u8) {
-    match case.expectation {
-        Expectation::Answer(statuses) => {
-            let reaction = site.endpoint(attacker).send(&case.bytes, PATIENCE);
-            findings.expect(&case.name, reaction, statuses);
+/// Most changes leave a whole request, or one that is refused: a service that only ends connections answers none of them.
+fn check_answered(findings: &Findings, cases: &[Case], answered: usize) {
+    let free = cases.iter().filter(|case| matches!(case.expectation, Expectation::NoHarm)).count();
+    findings
+        .check(2 * answered > free, || format!("only {answered} of {free} changed requests were answered"));
+}
+
+/// Tries a case; those that need no answer are counted in `answered` when they get one.
+fn try_case(site: &Site, findings: &Findings, case: &Case, attacker: u8, answered: &AtomicUsize) {
+    let statuses = match case.expectation {
+        Expectation::Answer(statuses) => statuses,
+        Expectation::NoHarm => return try_free_case(site, findings, case, attacker, answered),
+    };
+    let reaction = site.endpoint(attacker).send(&case.bytes, PATIENCE);
+    findings.expect(&case.name, reaction, statuses);
+}
+
+/// Tries a case that may be answered, or whose connection may end, but which must not be left hanging.
+fn try_free_case(site: &Site, findings: &Findings, case: &Case, attacker: u8, answered: &AtomicUsize) {
+    let reaction = match send_unfinished(site, case, attacker) {
+        Ok(reaction) => reaction,
+        Err(error) => return findings.wrong(format!("{}: no connection: {error}", case.name)),
+    };
+    findings.record(&case.name, &reaction);
+    let is_harmless = match &reaction {
+        Reaction::Answered(answer) => {
+            answered.fetch_add(1, Ordering::SeqCst);
+            answer.status <= 500
         }
-        Expectation::NoHarm => {
-            let reaction = send_unfinished(site, case, attacker);
-            findings.record(&case.name, &reaction);
-            let is_harmless = !matches!(&reaction, Reaction::Answered(answer) if answer.status > 500);
-            findings.check(is_harmless, || format!("{}: {}", case.name, reaction.describe()));
-        }
-    }
+        Reaction::Closed => true,
+        // This side has ended, so there is nothing left to wait for.
+        Reaction::Silent => false,
+    };
+    findings.check(is_harmless, || format!("{}: {}", case.name, reaction.describe()));
 }
 
 /// Sends a request that may be unfinished: when nothing comes back, this side ends.
-fn send_unfinished(site: &Site, case: &Case, attacker: u8) -> Reaction {
-    let Ok(mut connection) = site.endpoint(attacker).connect() else { return Reaction::Closed };
+fn send_unfinished(site: &Site, case: &Case, attacker: u8) -> io::Result<Reaction> {
+    let mut connection = site.endpoint(attacker).connect()?;
     // The service may end the connection before all is sent; its answer is read all the same.
     drop(connection.write(&case.bytes));
     let is_head = case.bytes.starts_with(b"HEAD ");
     let reaction = connection.read_answer(is_head, Instant::now() + SHORT_PATIENCE);
     if !matches!(reaction, Reaction::Silent) {
-        return reaction;
+        return Ok(reaction);
     }
     connection.finish_writing();
-    let reaction = connection.read_answer(is_head, Instant::now() + PATIENCE);
-    if matches!(reaction, Reaction::Silent)
-        && connection.receive(Instant::now() + SHORT_PATIENCE) != Received::End
-    {
-        return Reaction::Silent;
-    }
-    reaction
+    Ok(connection.read_answer(is_head, Instant::now() + PATIENCE))
 }
