@@ -12,9 +12,9 @@ use crate::traits::Result;
 /// Accounts of people and their sessions. Times are compared with the caller's clock.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// Makes an account with a link. For an account of the organization that has no password yet, another link takes the place of the one before.
-    /// It stays disabled if it is. `Conflict` when the address has an account otherwise, also when that is an operator's and would be
-    /// none any more.
+    /// Makes an account with a link. For an account of the organization that has no password yet, another link takes the place of
+    /// all before it. It stays disabled if it is. `Conflict` when the address has an account otherwise, also when that is an
+    /// operator's and would be none any more.
     async fn invite(&self, account: NewAccount, link: NewLink) -> Result<Account>;
     /// Makes a link of an account; the one before for the same purpose ends.
     async fn make_link(&self, account: AccountId, link: NewLink) -> Result<()>;

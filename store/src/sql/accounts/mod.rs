@@ -97,6 +97,9 @@ impl Accounts for SqlAccounts {
             .bind(account.email)
             .fetch_one(&mut transaction)
             .await?;
+        // Whoever has an earlier link may be no operator, as the account is from now on.
+        let forget = query(OPERATION, "delete from account_link where account = $1").bind(id);
+        forget.execute(&mut transaction).await?;
         write_link(&mut transaction, id, link).await?;
         let made = find_account(&mut transaction, id).await?;
         transaction.commit(OPERATION).await?;
