@@ -47,9 +47,7 @@ class Draw(People, Sheets):
             small = np.clip(small + (small.astype(np.float32) - soft) * self.uni(0.2, 1.2), 0, 255).astype(np.uint8)
         if self.chance(0.75):
             small = cv2.imdecode(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, int(self.rng.integers(30, 96))])[1], 1)
-        enlarged = min(1 / k, 4.0)
-        size = (min(WIDTH, int(small.shape[1] * enlarged)), min(HEIGHT, int(small.shape[0] * enlarged)))
-        return cv2.resize(small, size, interpolation=cv2.INTER_LINEAR) if k < 1 else small
+        return cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_LINEAR) if k < 1 else small
 
     def clip(self, image):
         """What the photo's edges leave of the region, at the top left of a black canvas; and which sides are edges."""

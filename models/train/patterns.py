@@ -45,6 +45,11 @@ class Patterns:
         hsv = np.uint8([[[self.rng.integers(180), self.rng.integers(60, 256), self.rng.integers(60, 256)]]])
         return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)[0, 0].astype(np.float32)
 
+    def bright_color(self):
+        """A colour of printed digits: red, blue, green and the like, often no darker than what is around them."""
+        hsv = np.uint8([[[self.rng.integers(180), self.rng.integers(150, 256), self.rng.integers(90, 256)]]])
+        return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)[0, 0].astype(np.float32)
+
     def contrast_color(self, other):
         """A colour that can be seen on another, sometimes barely."""
         for _ in range(8):

@@ -96,8 +96,11 @@ class Sheets(Patterns):
         side, above, below = int(self.uni(0.1, 0.9) * rows), int(self.uni(0.06, 0.9) * rows), int(self.uni(0.06, 0.7) * rows)
         height, width = rows + above + below, columns + 2 * side
         paper = self.color(205, 255) if self.chance(0.62) else self.cloth_color()
-        if self.chance(0.8):
+        kind = self.rng.random()
+        if kind < 0.6:
             ink = self.color(0, 80) if paper.mean() > 130 else self.color(190, 255)
+        elif kind < 0.8:
+            ink = self.bright_color()
         else:
             ink = self.contrast_color(paper)
         plate = np.ones((height, width, 4), np.float32)
