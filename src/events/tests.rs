@@ -209,6 +209,17 @@ async fn a_receiver_that_is_gone_is_sent_nothing_more() {
     installation.stop().await;
 }
 
+#[tokio::test]
+async fn a_test_whose_caller_is_gone_is_sent_once_more_and_no_further() {
+    let installation = Installation::start().await;
+    let (tenant, deliveries) = (&installation.fixture.tenant, &installation.store.deliveries);
+    // As where the request ends before the attempt does.
+    deliveries.create_test(tenant, installation.webhook, Duration::from_millis(1)).await.unwrap();
+    let delivery = installation.wait_for_attempts(1).await.remove(0);
+    assert_eq!((delivery.state, delivery.last_status), (DeliveryState::Failed, Some(500)));
+    installation.stop().await;
+}
+
 /// What a busy receiver asks for counts where it is longer than the schedule, up to an hour: from the statuses that mean busy,
 /// in seconds.
 #[tokio::test]
