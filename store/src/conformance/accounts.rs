@@ -142,7 +142,11 @@ async fn an_invitation_takes_no_rights_and_enables_nobody(store: &Store) {
     assert!(!invite(&promoted, first).await.expect("invites").is_operator);
     let promoted = NewAccount { is_operator: true, ..promoted };
     assert!(invite(&promoted, new_link(LinkPurpose::Enter)).await.expect("invites again").is_operator);
-    assert_eq!(store.accounts.find_link(&first.digest).await.expect("looks"), None, "it would open an operator's account");
+    assert_eq!(
+        store.accounts.find_link(&first.digest).await.expect("looks"),
+        None,
+        "it would open an operator's account"
+    );
 
     let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
     let disabled = store.accounts.update(here, viewer.id, disable).await.expect("disables");
