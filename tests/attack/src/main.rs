@@ -65,6 +65,7 @@ fn class_names() -> clap::builder::PossibleValuesParser {
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
+    photofinish_bench::report::machine::note_load();
     match arguments.command {
         None => attack(&arguments.attack),
         Some(Command::Fuzz(options)) => campaign::run(&options),

@@ -34,6 +34,7 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
+    photofinish_bench::report::machine::note_load();
     match arguments.command {
         None => rounds::run(&arguments.rounds),
         Some(Command::Scale(options)) => scale::run(&options),

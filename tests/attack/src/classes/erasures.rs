@@ -26,8 +26,10 @@ pub(super) const ERASURES: Class = Class {
 
 const THREADS: usize = 6;
 const PHOTOS: usize = 5;
-/// How long all receipts may take: the files of the database are cleaned between the normal client's searches.
-const RECEIPT_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long all receipts may take. Of a photo that was deleted while a worker had it there is none before its lease of a minute is
+/// over, and another minute in which pictures may still be written; then the files of the database are cleaned between the normal
+/// client's searches.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(300);
 /// A bib of somebody who stays on the start list.
 const OTHER_BIB: &str = "33";
 /// What any of the calls may be answered with while others erase and delete the same photos.
