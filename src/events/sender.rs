@@ -140,7 +140,7 @@ impl WebhookSender {
         let (attempt, outcome) = self.attempt(&due).await;
         let outcome = match outcome {
             // A test is made once, also where whoever asked for it is gone and its lease has ended; unless somebody has it sent
-            // again, from when on attempts are counted anew.
+            // again, from when on its attempts start again from one.
             AttemptOutcome::Retry(_) if due.is_test() && due.attempt == due.number => AttemptOutcome::Failed,
             other => other,
         };

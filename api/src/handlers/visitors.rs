@@ -121,7 +121,7 @@ pub(super) async fn count_search(
     Err(refused_until_tomorrow("TOO_MANY_SEARCHES"))
 }
 
-/// A 429 until the next day, when visitors and networks are counted anew.
+/// A 429 until the next day, when visitors and networks start again from zero.
 pub(super) fn refused_until_tomorrow(code: &'static str) -> ApiError {
     let seconds = OffsetDateTime::now_utc().unix_timestamp();
     let rest = Duration::from_secs((86_400 - seconds.rem_euclid(86_400)).unsigned_abs());

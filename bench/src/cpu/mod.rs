@@ -136,7 +136,7 @@ fn check_labels(folder: &Path, files: &[String], labels: &[LabelledPhoto]) -> an
     let labelled: BTreeSet<&str> = labels.iter().map(|photo| photo.file.as_str()).collect();
     if let Some(first) = files.symmetric_difference(&labelled).next() {
         anyhow::bail!(
-            "{} has other photos than its {TRUTH_FILE}, {first} for one: make them anew, by `cargo xtask bench make-24mp`",
+            "{} has other photos than its {TRUTH_FILE}, {first} for one: make them again with `cargo xtask bench make-24mp`",
             folder.display()
         );
     }

@@ -5,7 +5,7 @@ use photofinish_tests::harness::test_photo::{Exif, TestPhoto, decode_jpeg};
 use photofinish_tests::harness::{Partner, Service, ServiceOptions, expect_string, skip_or_fail, test_data};
 use serde_json::Value;
 
-/// How far the boxes of two orientations may be apart: they have other blocks of a JPEG, and are detected anew.
+/// How far the boxes of two orientations may be apart: they have other blocks of a JPEG, and are detected again.
 const MAX_DISTANCE: f64 = 0.01;
 
 #[test]
