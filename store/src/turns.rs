@@ -43,8 +43,12 @@ pub(crate) fn current_organization() -> Option<OrganizationId> {
 pub(crate) struct Turns(Arc<Mutex<Queue>>);
 
 struct Queue {
-    /// Turns that nobody has; none while somebody waits.
+    /// Turns that nobody has; none while somebody waits who may have one.
     free: u32,
+    /// The most that one organization has at a time.
+    most_of_one: u32,
+    /// Those that each has, at least one.
+    in_use: HashMap<Option<OrganizationId>, u32>,
     order: Order,
     /// The organizations with waiting callers, the next one first.
     lanes: VecDeque<Lane>,
@@ -73,62 +77,70 @@ struct Lane {
 pub(crate) struct Turn {
     /// `None` for one that nobody took.
     turns: Option<Turns>,
+    organization: Option<OrganizationId>,
+}
+
+/// Who gets a turn.
+struct Next {
+    organization: Option<OrganizationId>,
+    caller: oneshot::Sender<Turn>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self::with_places(1)
+        Self::with_order(1, 1, Order::Arrival)
     }
 }
 
 impl Turns {
-    /// Gives out so many turns at a time.
-    pub(crate) fn with_places(places: u32) -> Self {
-        Self::with_order(places, Order::Arrival)
+    /// Gives out so many turns at a time, all but one of them to one organization: whoever comes next need not wait for what
+    /// another does.
+    pub(crate) fn with_one_for_others(places: u32) -> Self {
+        Self::with_order(places, places.saturating_sub(1).max(1), Order::Arrival)
     }
 
     /// Gives out so many turns at a time to callers that leave soon: of each organization the one that has waited longest and
     /// the one that came last, by turns.
     pub(crate) fn for_impatient(places: u32) -> Self {
-        Self::with_order(places, Order::OldestAndNewest)
+        Self::with_order(places, places, Order::OldestAndNewest)
     }
 
-    fn with_order(places: u32, order: Order) -> Self {
-        Self(Arc::new(Mutex::new(Queue { free: places, order, lanes: VecDeque::new() })))
+    fn with_order(places: u32, most_of_one: u32, order: Order) -> Self {
+        let (in_use, lanes) = (HashMap::new(), VecDeque::new());
+        Self(Arc::new(Mutex::new(Queue { free: places, most_of_one, in_use, order, lanes })))
     }
 
     /// Waits for a turn. A caller that stops waiting leaves its place.
     pub(crate) async fn take(&self, organization: Option<OrganizationId>) -> Turn {
         let turn = {
             let mut queue = self.lock();
-            if queue.free > 0 {
-                queue.free -= 1;
-                return Turn { turns: Some(self.clone()) };
+            if queue.may_begin(organization) {
+                queue.begin(organization);
+                return Turn { turns: Some(self.clone()), organization };
             }
             queue.join(organization)
         };
         // Fails only when the queue is dropped with its senders, and `self` keeps it.
-        turn.await.unwrap_or(Turn { turns: None })
+        turn.await.unwrap_or(Turn { turns: None, organization })
     }
 
-    /// Gives the turn to the next that waits.
-    fn pass_on(&self) {
-        loop {
-            let mut queue = self.lock();
-            let Some(next) = queue.next() else {
-                queue.free += 1;
-                return;
-            };
+    /// Ends a turn of an organization, and gives what is free to those that wait.
+    fn pass_on(&self, ended: Option<OrganizationId>) {
+        let mut queue = self.lock();
+        queue.end(ended);
+        while let Some(Next { organization, caller }) = queue.next() {
+            queue.begin(organization);
+            // Outside of the lock: a turn that nobody receives is dropped.
             drop(queue);
-            match next.send(Turn { turns: Some(self.clone()) }) {
-                Ok(()) => return,
-                // Has stopped waiting. Its turn was not taken, so it is not passed on when it is dropped.
-                Err(mut turn) => turn.turns = None,
+            let sent = caller.send(Turn { turns: Some(self.clone()), organization });
+            queue = self.lock();
+            if let Err(mut turn) = sent {
+                turn.turns = None;
+                queue.end(organization);
             }
         }
     }
 
-    /// Each change of the queue is complete in itself.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,19 +159,50 @@ impl Queue {
         receiver
     }
 
-    /// Takes the next caller of the organization whose turn it is, which then has the last turn.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        while let Some(mut lane) = self.lanes.pop_front() {
-            lane.waiting.retain(|caller| !caller.is_closed());
-            let next = if lane.is_newest_next { lane.waiting.pop_back() } else { lane.waiting.pop_front() };
-            let Some(next) = next else { continue };
-            lane.is_newest_next = self.order == Order::OldestAndNewest && !lane.is_newest_next;
-            if !lane.waiting.is_empty() {
-                self.lanes.push_back(lane);
-            }
-            return Some(next);
+    fn count_of(&self, organization: Option<OrganizationId>) -> u32 {
+        self.in_use.get(&organization).copied().unwrap_or_default()
+    }
+
+    fn may_begin(&self, organization: Option<OrganizationId>) -> bool {
+        self.free > 0 && self.count_of(organization) < self.most_of_one
+    }
+
+    fn begin(&mut self, organization: Option<OrganizationId>) {
+        self.free -= 1;
+        *self.in_use.entry(organization).or_default() += 1;
+    }
+
+    fn end(&mut self, organization: Option<OrganizationId>) {
+        self.free += 1;
+        let left = self.count_of(organization).saturating_sub(1);
+        if left == 0 {
+            self.in_use.remove(&organization);
+        } else {
+            self.in_use.insert(organization, left);
         }
-        None
+    }
+
+    /// Takes the next caller of the organization that has the fewest turns, of several of the one that was served longest
+    /// ago, which then has the last turn. `None` if nobody may begin.
+    fn next(&mut self) -> Option<Next> {
+        for lane in &mut self.lanes {
+            lane.waiting.retain(|caller| !caller.is_closed());
+        }
+        self.lanes.retain(|lane| !lane.waiting.is_empty());
+        let lanes = self.lanes.iter().enumerate();
+        let (index, organization) = lanes
+            .map(|(index, lane)| (index, lane.organization))
+            .min_by_key(|(_, organization)| self.count_of(*organization))?;
+        if !self.may_begin(organization) {
+            return None;
+        }
+        let mut lane = self.lanes.remove(index)?;
+        let caller = if lane.is_newest_next { lane.waiting.pop_back() } else { lane.waiting.pop_front() }?;
+        lane.is_newest_next = self.order == Order::OldestAndNewest && !lane.is_newest_next;
+        if !lane.waiting.is_empty() {
+            self.lanes.push_back(lane);
+        }
+        Some(Next { organization, caller })
     }
 }
 
@@ -190,7 +233,7 @@ impl OrganizationTurns {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(turns) = self.turns.take() {
-            turns.pass_on();
+            turns.pass_on(self.organization);
         }
     }
 }
@@ -252,21 +295,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn with_more_places_as_many_have_a_turn_at_once() {
-        let turns = Turns::with_places(2);
-        let (large, small) = (Some(OrganizationId::generate()), Some(OrganizationId::generate()));
+    async fn an_organization_leaves_the_last_place_to_others_and_who_has_fewest_is_next() {
+        let turns = Turns::with_one_for_others(3);
+        let [large, small, third] = [(); 3].map(|()| Some(OrganizationId::generate()));
         let (first, second) = (turns.take(large).await, turns.take(large).await);
         let mut waiting = Box::pin(turns.take(large));
-        let mut other = Box::pin(turns.take(small));
-        assert!(
-            futures_util::poll!(&mut waiting).is_pending() && futures_util::poll!(&mut other).is_pending()
-        );
+        assert!(futures_util::poll!(&mut waiting).is_pending(), "an organization has all places");
+        let other = turns.take(small).await;
+        let mut last = Box::pin(turns.take(third));
+        assert!(futures_util::poll!(&mut last).is_pending(), "more turns than places");
         drop(first);
-        let third = waiting.await;
-        assert!(futures_util::poll!(&mut other).is_pending());
+        let last = last.await;
+        assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(second);
-        drop(other.await);
-        drop(third);
-        assert_eq!(turns.lock().free, 2);
+        // It has no turn any more, so the last place is not kept from it.
+        let again = waiting.await;
+        drop([last, other, again]);
+        let queue = turns.lock();
+        assert!(queue.free == 3 && queue.in_use.is_empty() && queue.lanes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_is_kept_for_others_also_after_turns_have_ended() {
+        let turns = Turns::with_one_for_others(2);
+        let large = Some(OrganizationId::generate());
+        let first = turns.take(large).await;
+        let mut waiting = Box::pin(turns.take(large));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(turns.take(None).await);
+        assert!(futures_util::poll!(&mut waiting).is_pending(), "the place of others was given away");
+        drop(first);
+        drop(waiting.await);
     }
 }

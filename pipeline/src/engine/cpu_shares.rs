@@ -3,8 +3,8 @@
 //! organization, each of its steps would get a small part of a core.
 //!
 //! A thread takes a step with a share in hand, one share for each core. When several wait for one, the next is of the
-//! organization that has the fewest shares, and among those of the one that was served longest ago: a photo of somebody
-//! else waits for the end of one step, then has a core to itself. A thread that waits with a photo in hand takes the share
+//! organization that has the fewest shares, among those of the one that has used least time ([`VirtualTimes`]), and among those
+//! of the one that was served longest ago: a photo of somebody else waits for the end of one step, then has a core to itself. A thread that waits with a photo in hand takes the share
 //! for another photo that came to its stage meanwhile, if that one's organization is next ([`Candidates`]). A photo whose
 //! organization is next takes its share along to a stage that waits for photos ([`HeldShare::carry`]): the time that it
 //! takes to get there would be enough for others to begin steps on all cores.
@@ -16,11 +16,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use photofinish_store::model::ids::OrganizationId;
 
 use crate::engine::sync::lock;
+use crate::engine::virtual_times::VirtualTimes;
 
 thread_local! {
     /// The share of the step that runs on this thread.
@@ -76,6 +78,8 @@ struct State {
     waiting: Vec<Claim>,
     /// The organizations that have or had a share since nobody waited and nobody had one.
     served: HashMap<OrganizationId, Served>,
+    /// What the ended steps of each took, since then.
+    times: VirtualTimes,
 }
 
 /// A share in use.
@@ -83,6 +87,7 @@ struct State {
 struct ShareInUse {
     generation: Arc<Generation>,
     owner: OrganizationId,
+    since: Instant,
 }
 
 /// A thread that waits for a share.
@@ -95,12 +100,20 @@ struct Claim {
     granted: Sender<OrganizationId>,
 }
 
-/// What an organization got. Ordered by who is served next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// What an organization got.
+#[derive(Clone, Copy, Debug, Default)]
 struct Served {
     /// The shares that it has now.
     shares: usize,
     /// The turn in which it got the last one.
+    last_turn: u64,
+}
+
+/// Who is served next: the organization with the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    shares: usize,
+    used: Duration,
     last_turn: u64,
 }
 
@@ -152,6 +165,7 @@ impl CpuShares {
             turns: 0,
             waiting: Vec::new(),
             served: HashMap::new(),
+            times: VirtualTimes::default(),
         };
         let inner = Arc::new(Inner { state: Mutex::new(state), reserved: reserved.clone() });
         *lock(&reserved.0.shares) = Arc::downgrade(&inner);
@@ -205,7 +219,7 @@ impl CpuShares {
             claim.tell(claim.owner);
         }
         let ended: Vec<ShareInUse> = state.running.extract_if(.., |step| is_ours(&step.generation)).collect();
-        ended.iter().for_each(|step| state.count_end(step.owner));
+        ended.iter().for_each(|step| state.count_end(step));
         state.grant_free(self.inner.reserved.count());
     }
 
@@ -238,38 +252,45 @@ impl State {
         }
     }
 
+    fn rank(&self, owner: OrganizationId) -> Rank {
+        let Served { shares, last_turn } = self.served.get(&owner).copied().unwrap_or_default();
+        Rank { shares, used: self.times.of(owner), last_turn }
+    }
+
     /// Whose turn it is: the place of the claim, and for which organization.
     fn next(&self) -> Option<(usize, OrganizationId)> {
-        let served = |owner: &OrganizationId| self.served.get(owner).copied().unwrap_or_default();
         let mut of_stages: Vec<(&Candidates, Option<OrganizationId>)> = Vec::new();
-        let mut best: Option<(Served, usize, OrganizationId)> = None;
+        let mut best: Option<(Rank, usize, OrganizationId)> = None;
         for (index, claim) in self.waiting.iter().enumerate() {
             let known = of_stages.iter().find(|(candidates, _)| Arc::ptr_eq(candidates, &claim.candidates));
             let candidate = known.map(|(_, candidate)| *candidate).unwrap_or_else(|| {
-                let candidate = (claim.candidates)().into_iter().min_by_key(served);
+                let candidate = (claim.candidates)().into_iter().min_by_key(|owner| self.rank(*owner));
                 of_stages.push((&claim.candidates, candidate));
                 candidate
             });
-            let better = candidate.filter(|candidate| served(candidate) < served(&claim.owner));
+            let better = candidate.filter(|candidate| self.rank(*candidate) < self.rank(claim.owner));
             let owner = better.unwrap_or(claim.owner);
-            if best.is_none_or(|(least, _, _)| served(&owner) < least) {
-                best = Some((served(&owner), index, owner));
+            let rank = self.rank(owner);
+            if best.is_none_or(|(least, _, _)| rank < least) {
+                best = Some((rank, index, owner));
             }
         }
         best.map(|(_, index, owner)| (index, owner))
     }
 
-    /// Whether `owner`, giving back a share, would be served again before the others that wait. Not if nobody else waits.
-    fn is_next(&self, owner: OrganizationId, reserved: usize) -> bool {
+    /// Whether `owner`, giving back its share, would be served again before the others that wait. Not if nobody else waits.
+    fn is_next(&self, generation: &Arc<Generation>, owner: OrganizationId, reserved: usize) -> bool {
+        let Some(index) = self.position(generation, owner) else { return false };
         let Some((_, other)) = self.next().filter(|(_, other)| *other != owner) else { return false };
-        let served = |of: OrganizationId| self.served.get(&of).copied().unwrap_or_default();
-        let shares = served(owner).shares.saturating_sub(1);
+        let rank = self.rank(owner);
+        let (shares, used) = (rank.shares.saturating_sub(1), rank.used + self.running[index].since.elapsed());
         let has_core = self.running.len() <= self.shares.saturating_sub(reserved).max(1);
-        has_core && Served { shares, ..served(owner) } < served(other)
+        has_core && Rank { shares, used, ..rank } < self.rank(other)
     }
 
     fn grant(&mut self, claim: &Claim, owner: OrganizationId) {
-        self.running.push(ShareInUse { generation: Arc::clone(&claim.generation), owner });
+        let generation = Arc::clone(&claim.generation);
+        self.running.push(ShareInUse { generation, owner, since: Instant::now() });
         self.turns += 1;
         let served = self.served.entry(owner).or_default();
         served.shares += 1;
@@ -294,16 +315,18 @@ impl State {
 
     fn give_back(&mut self, generation: &Arc<Generation>, owner: OrganizationId) {
         let Some(index) = self.position(generation, owner) else { return };
-        self.running.swap_remove(index);
-        self.count_end(owner);
+        let ended = self.running.swap_remove(index);
+        self.count_end(&ended);
     }
 
-    fn count_end(&mut self, owner: OrganizationId) {
-        if let Some(served) = self.served.get_mut(&owner) {
+    fn count_end(&mut self, ended: &ShareInUse) {
+        self.times.charge(ended.owner, ended.since.elapsed());
+        if let Some(served) = self.served.get_mut(&ended.owner) {
             served.shares = served.shares.saturating_sub(1);
         }
         if self.waiting.is_empty() && self.served.values().all(|served| served.shares == 0) {
             self.served.clear();
+            self.times = VirtualTimes::default();
         }
     }
 }
@@ -341,7 +364,7 @@ impl HeldShare {
     pub(crate) fn carry(self) -> Option<CpuShare> {
         let share = HELD.take()?;
         let Inner { state, reserved } = &*share.shares.inner;
-        let is_next = lock(state).is_next(share.owner, reserved.count());
+        let is_next = lock(state).is_next(&share.shares.generation, share.owner, reserved.count());
         (is_next && !share.shares.is_closed()).then_some(share)
     }
 }
@@ -436,6 +459,35 @@ mod tests {
         third.end();
         let state = lock(&shares.inner.state);
         assert!(state.running.is_empty() && state.served.is_empty(), "{state:?}");
+    }
+
+    #[test]
+    fn on_one_core_who_has_used_least_is_next() {
+        let reserved = ReservedCores::default();
+        let shares = CpuShares::new(2, &reserved);
+        let (many, one) = (OrganizationId::generate(), OrganizationId::generate());
+        let (began, beginnings) = mpsc::channel();
+        let _selfie = reserved.reserve();
+        let first = start_step(&shares, many, "first", &began);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("first"));
+        let second = start_step(&shares, many, "second", &began);
+        wait_until_waiting(&shares, 1);
+        lock(&shares.inner.state).times.charge(many, Duration::from_secs(10));
+        let mut step = start_step(&shares, one, "one", &began);
+        wait_until_waiting(&shares, 2);
+        first.end();
+        // Each of its steps ends with the next one waiting.
+        for _ in 0..3 {
+            assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("one"));
+            let next = start_step(&shares, one, "one", &began);
+            wait_until_waiting(&shares, 2);
+            step.end();
+            step = next;
+        }
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("one"));
+        step.end();
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("second"));
+        second.end();
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub(crate) mod stage;
 pub(crate) mod stage_shares;
 pub(crate) mod stage_stats;
 pub(crate) mod status;
-pub(crate) mod step_run;
 pub(crate) mod store_client;
 pub(crate) mod supervisor;
 pub(crate) mod supervisor_timeouts;
@@ -26,3 +25,4 @@ pub(crate) mod sync;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;
+pub(crate) mod virtual_times;

@@ -122,9 +122,9 @@ impl<S: SteppedStage> Worker<S> {
                 // The costs of its photos are written already.
                 Outlet::Terminal(_) => carry_overhead(spent.cpu),
             }
-            // Photos that wait took no step; a batch of several is for whoever is in it.
-            if let ([ticket], 0) = (&batch.tickets[..], waiting) {
-                self.inlet.record_step(ticket.organization(), step_began.elapsed());
+            // Photos that wait took no step.
+            if waiting == 0 {
+                self.record_step(&batch, step_began.elapsed());
             }
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended, share) {
@@ -144,6 +144,14 @@ impl<S: SteppedStage> Worker<S> {
             let share = weight as f64 / all as f64;
             let (cpu, device) = (spent.cpu.mul_f64(share), spent.device.mul_f64(share));
             ticket.charge(self.stats.name(), Spent { cpu, device, ..Spent::default() });
+        }
+    }
+
+    /// Records how long a step took, in equal parts for the photos of its batch.
+    fn record_step(&self, batch: &Batch<S>, took: Duration) {
+        let photos = u32::try_from(batch.tickets.len()).unwrap_or(u32::MAX).max(1);
+        for ticket in &batch.tickets {
+            self.inlet.record_step(ticket.organization(), took / photos);
         }
     }
 

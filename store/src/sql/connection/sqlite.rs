@@ -30,9 +30,9 @@ const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a call waits for a connection: writers queue for one connection in front of a slow disk.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Number of reading connections. Each is a thread that sleeps unless it reads; searches and lists come a few at a
-/// time.
-const READERS: u32 = 4;
+/// Number of reading connections, one of which is left to others while an organization uses the rest. Each is a thread that
+/// sleeps unless it reads; searches and lists come a few at a time.
+const READERS: u32 = 5;
 
 /// Number of connections that only look up API keys, so that no request waits for the lists and searches of others
 /// before it is known whose it is. A look-up takes microseconds.
@@ -154,7 +154,7 @@ impl SqliteFile {
             scanner: open_pool(low_priority(SCANNERS)).await?,
             face_loader: open_pool(low_priority(FACE_LOADERS)).await?,
             write_turns: Turns::default(),
-            read_turns: Turns::with_places(READERS),
+            read_turns: Turns::with_one_for_others(READERS),
             path,
         })
     }
