@@ -171,7 +171,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let mut servers = listeners.serve(role, &context, &stopped);
     tracing::info!(listen = %config.settings.service.listen, role = %role, "ready for requests");
 
-    let failure = wait_for_end(&mut signals, &device_users, &mut servers).await;
+    let failure = wait_for_end(signals.wait(), &device_users, &mut servers).await;
     tracing::info!("stopping");
     stop.send_replace(true);
     // At once: the pipeline takes no more photos, and gives back what it has even where another task has panicked.
@@ -194,12 +194,12 @@ async fn stop_pipeline(pipeline: Option<Arc<Pipeline>>) -> Result<(), JoinError>
 /// Waits for a signal, or until this process cannot use its devices any more or serves nobody: then returns why. Whoever runs
 /// the process has to start another.
 async fn wait_for_end(
-    signals: &mut Signals,
+    signal: impl Future<Output = ()>,
     device_users: &DeviceUsers,
     servers: &mut Servers,
 ) -> Option<String> {
     tokio::select! {
-        () = signals.wait() => None,
+        () = signal => None,
         reason = device_users.wait_for_failure() => Some(reason),
         reason = servers.wait_for_failure() => Some(reason),
     }
@@ -319,6 +319,8 @@ fn start_pipeline(
         runtime: tokio::runtime::Handle::current(),
         reserved_cores,
     };
+    // A start that fails later than this counts an attempt for each photo that it has taken.
+    tracing::debug!(devices = dependencies.models.len(), "starting the pipeline");
     Pipeline::start(settings, dependencies)
 }
 
@@ -343,6 +345,7 @@ fn photo_limits(config: &Config) -> Limits {
 #[cfg(test)]
 mod tests {
     use photofinish_models::traits::{BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError};
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -386,5 +389,32 @@ mod tests {
         let reason = block_on(async { tokio::time::timeout(limit, users.wait_for_failure()).await });
         let reason = reason.unwrap().unwrap();
         assert!(reason.contains("it fell off the bus"), "{reason}");
+    }
+
+    /// A process that nobody can reach would go on for ever.
+    #[test]
+    fn a_server_that_ends_ends_the_process() {
+        let users = DeviceUsers { pipeline: None, probes: None };
+        let reason = block_on(async {
+            let mut tasks = JoinSet::<()>::new();
+            tasks.spawn(std::future::pending());
+            tasks.spawn(async {});
+            let mut servers = Servers::from(tasks);
+            let no_signal = std::future::pending();
+            let end = wait_for_end(no_signal, &users, &mut servers);
+            tokio::time::timeout(Duration::from_secs(60), end).await
+        });
+        assert_eq!(reason.unwrap().unwrap().as_deref(), Some("a server ended"));
+    }
+
+    #[test]
+    fn a_signal_ends_the_process_without_a_failure() {
+        let users = DeviceUsers { pipeline: None, probes: None };
+        let reason = block_on(async {
+            let mut tasks = JoinSet::<()>::new();
+            tasks.spawn(std::future::pending());
+            wait_for_end(std::future::ready(()), &users, &mut Servers::from(tasks)).await
+        });
+        assert_eq!(reason.unwrap(), None);
     }
 }

@@ -50,7 +50,7 @@ impl Listeners {
         if let Some(listener) = self.console {
             servers.spawn(photofinish_api::serve_console(listener, context.clone(), until()));
         }
-        Servers(servers)
+        Servers::from(servers)
     }
 }
 
@@ -67,6 +67,12 @@ async fn listen_if_set(address: Option<SocketAddr>, setting: &str) -> anyhow::Re
 
 /// Running servers. They end at the stop.
 pub struct Servers(JoinSet<()>);
+
+impl From<JoinSet<()>> for Servers {
+    fn from(tasks: JoinSet<()>) -> Self {
+        Self(tasks)
+    }
+}
 
 impl Servers {
     /// Waits until one ends; returns why this process is of no use any more. To be called before the stop.
@@ -87,5 +93,69 @@ impl Servers {
             ended = ended.and(server);
         }
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::config::tests::config;
+
+    #[tokio::test]
+    async fn a_server_that_ends_or_panics_while_others_go_on_is_reported() {
+        let mut tasks = JoinSet::<()>::new();
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async {});
+        assert_eq!(Servers::from(tasks).wait_for_failure().await, "a server ended");
+        let mut tasks = JoinSet::<()>::new();
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async { panic!("a panic of this test") });
+        let reason = Servers::from(tasks).wait_for_failure().await;
+        assert!(reason.starts_with("a server failed: ") && reason.contains("panic of this test"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn all_servers_are_waited_for_where_one_has_panicked() {
+        let has_answered = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::<()>::new();
+        tasks.spawn(async { panic!("a panic of this test") });
+        tasks.spawn({
+            let has_answered = Arc::clone(&has_answered);
+            async move {
+                // Its last request takes longer than the panic.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                has_answered.store(true, Ordering::SeqCst);
+            }
+        });
+        let ended = Servers::from(tasks).wait_for_all().await;
+        assert!(ended.is_err_and(|error| error.is_panic()));
+        assert!(has_answered.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_named_with_its_setting() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let configured = |setting: &'static str| {
+            // The last one of a setting counts. A folder of pages: there is a console in every build.
+            let settings = [
+                ("PHOTOFINISH_LISTEN", "127.0.0.1:0"),
+                ("PHOTOFINISH_CONSOLE_DIR", "."),
+                (setting, address.as_str()),
+            ];
+            config(&settings).unwrap()
+        };
+        for setting in ["PHOTOFINISH_LISTEN", "PHOTOFINISH_ADMIN_LISTEN", "PHOTOFINISH_CONSOLE_LISTEN"] {
+            let refused = Listeners::bind(&configured(setting), Role::All).await.err().unwrap();
+            let refused = format!("{refused:#}");
+            assert!(refused.contains(&address) && refused.contains(&format!("({setting})")), "{refused}");
+        }
+        // A worker has no console.
+        Listeners::bind(&configured("PHOTOFINISH_CONSOLE_LISTEN"), Role::Work).await.unwrap();
     }
 }

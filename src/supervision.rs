@@ -1,11 +1,11 @@
 //! Tasks that run as long as the process does, and begin again after a panic: one that ended would be missed by nobody until
 //! the process ends.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use photofinish_store::panic_message;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -42,11 +42,6 @@ pub async fn restart_after_panic<F>(
         }
         pause = (pause * 2).min(MAX_PAUSE);
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl BodyBudget {
     ///
     /// # Errors
     /// 429 where other requests use what the sender may have, 503 where all together use the budget.
-    pub(crate) async fn take(&self, sender: BodySender, bytes: usize) -> Result<BodyPermit, ApiError> {
+    pub(crate) async fn acquire(&self, sender: BodySender, bytes: usize) -> Result<BodyPermit, ApiError> {
         let permit = || BodyPermit { shared: Arc::clone(&self.0), sender, bytes };
         if self.0.try_take(sender, bytes).is_ok() {
             return Ok(permit());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     async fn status(budget: &BodyBudget, sender: BodySender, bytes: usize) -> u16 {
-        budget.take(sender, bytes).await.map_or_else(|error| error.kind().status(), |_| 200)
+        budget.acquire(sender, bytes).await.map_or_else(|error| error.kind().status(), |_| 200)
     }
 
     #[tokio::test]
@@ -225,9 +225,9 @@ mod tests {
         let organizations: Vec<_> = (0..5).map(|_| any_organization()).collect();
         let mut permits = Vec::new();
         for organization in &organizations[..4] {
-            permits.push(budget.take(*organization, 60).await.unwrap());
+            permits.push(budget.acquire(*organization, 60).await.unwrap());
             assert_eq!(status(&budget, *organization, 41).await, 429);
-            permits.push(budget.take(*organization, 40).await.unwrap());
+            permits.push(budget.acquire(*organization, 40).await.unwrap());
         }
         assert_eq!((status(&budget, organizations[4], 1).await, budget.bytes_in_use()), (503, 400));
         permits[0].shrink_to(20);
@@ -241,10 +241,10 @@ mod tests {
     async fn a_network_of_visitors_has_a_part_of_what_all_visitors_have() {
         let budget = BodyBudget::new(6400, Duration::ZERO);
         let network = |number: u8| BodySender::Visitor([number; 32]);
-        let mut permits = vec![budget.take(network(0), 100).await.unwrap()];
+        let mut permits = vec![budget.acquire(network(0), 100).await.unwrap()];
         assert_eq!(status(&budget, network(0), 1).await, 429);
         for number in 1..16 {
-            permits.push(budget.take(network(number), 100).await.unwrap());
+            permits.push(budget.acquire(network(number), 100).await.unwrap());
         }
         // All visitors together have a share, which is not that of an organization.
         assert_eq!(status(&budget, network(16), 1).await, 429);
@@ -260,10 +260,10 @@ mod tests {
     async fn a_body_waits_for_room() {
         let budget = BodyBudget::new(400, Duration::from_secs(60));
         let organization = any_organization();
-        let first = budget.take(organization, 100).await.unwrap();
+        let first = budget.acquire(organization, 100).await.unwrap();
         let waiting = tokio::spawn({
             let budget = budget.clone();
-            async move { budget.take(organization, 80).await }
+            async move { budget.acquire(organization, 80).await }
         });
         tokio::task::yield_now().await;
         drop(first);

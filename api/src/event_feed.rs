@@ -109,7 +109,7 @@ impl EventFeed {
     ) -> std::result::Result<StreamPermit, ApiError> {
         // Under the lock, under which the reader looks whether there are streams.
         let mut state = self.state();
-        let place = self.0.places.take(organization, key)?;
+        let place = self.0.places.take_place(organization, key)?;
         if !state.has_reader {
             state.has_reader = true;
             tokio::spawn(self.clone().read_while_needed(Arc::clone(events)));
@@ -181,12 +181,70 @@ impl EventFeed {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use async_trait::async_trait;
     use photofinish_store::Store;
     use photofinish_store::conformance::test_settings;
-    use serde_json::json;
+    use photofinish_store::model::album::Tenant;
+    use photofinish_store::model::event::{EventLoss, EventPage, EventQuery};
+    use photofinish_store::model::ids::EventId;
+    use photofinish_store::model::key::KeyMode;
+    use serde_json::{Map, json};
+    use time::OffsetDateTime;
 
     use super::*;
     use crate::errors::table::ErrorKind;
+
+    /// The sequence of the only event of [`PanickingEvents`].
+    const ONLY: i64 = 2;
+
+    /// Panics when it is asked for the second time. Then it has an event.
+    #[derive(Default)]
+    struct PanickingEvents {
+        asked: AtomicI64,
+    }
+
+    #[async_trait]
+    impl Events for PanickingEvents {
+        async fn list(&self, _tenant: &Tenant, query: EventQuery) -> Result<EventPage> {
+            Ok(EventPage { events: Vec::new(), up_to: query.after })
+        }
+
+        async fn read_after(&self, _sequence: i64, _limit: u32) -> Result<Vec<Event>> {
+            Ok(vec![Event {
+                sequence: ONLY,
+                id: EventId::generate(),
+                tenant: Tenant { organization: OrganizationId::generate(), mode: KeyMode::Live },
+                event_type: "photo.ready".to_owned(),
+                album: None,
+                data: Map::new(),
+                created_at: OffsetDateTime::UNIX_EPOCH,
+            }])
+        }
+
+        async fn newest(&self) -> Result<i64> {
+            let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+            assert!(asked != 1, "a panic of this test");
+            Ok(asked.min(ONLY))
+        }
+
+        async fn find_loss(&self, _tenant: &Tenant, _after: i64) -> Result<Option<EventLoss>> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_events_are_read_ends_no_stream() {
+        let database: Arc<dyn Events> = Arc::new(PanickingEvents::default());
+        let feed = EventFeed::default();
+        let stream = feed.open(OrganizationId::generate(), KeyId::generate(), &database).unwrap();
+        let mut newest = stream.subscribe();
+        let reading = newest.wait_for(|newest| *newest == ONLY);
+        let read = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the reader goes on");
+        assert_eq!(*read.unwrap(), ONLY);
+        assert!(matches!(stream.after(0), Recent::Events(events) if events.len() == 1));
+    }
 
     #[tokio::test]
     async fn a_key_has_its_number_of_streams_and_the_reader_ends_with_the_last() {
@@ -217,7 +275,7 @@ mod tests {
         feed.state().begin = 7;
         let stream = StreamPermit {
             feed: feed.clone(),
-            _place: feed.0.places.take(OrganizationId::generate(), KeyId::generate()).unwrap(),
+            _place: feed.0.places.take_place(OrganizationId::generate(), KeyId::generate()).unwrap(),
             restores: 0,
         };
         assert!(matches!(stream.after(6), Recent::UpTo(7)));

@@ -29,7 +29,7 @@ impl Default for PagePlaces {
 
 impl PagePlaces {
     /// Waits for a place for a page of this organization's gallery, which is free again when what this returns is dropped.
-    pub(crate) async fn take(&self, organization: OrganizationId) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn take_place(&self, organization: OrganizationId) -> Option<OwnedSemaphorePermit> {
         let places = {
             let mut all = self.by_organization.lock().unwrap_or_else(PoisonError::into_inner);
             // Whoever has a place or waits for one has a reference too.
@@ -53,15 +53,15 @@ mod tests {
         let [one, other] = [(); 2].map(|()| OrganizationId::generate());
         let mut taken = Vec::new();
         for _ in 0..places.of_each {
-            taken.push(places.take(one).await.unwrap());
+            taken.push(places.take_place(one).await.unwrap());
         }
-        let mut next = Box::pin(places.take(one));
+        let mut next = Box::pin(places.take_place(one));
         assert!(poll!(&mut next).is_pending());
-        drop(places.take(other).await.unwrap());
+        drop(places.take_place(other).await.unwrap());
         taken.pop();
         drop(next.await.unwrap());
         drop(taken);
-        let last = places.take(other).await;
+        let last = places.take_place(other).await;
         assert_eq!(places.by_organization.lock().unwrap().len(), 1, "those without a page have no entry");
         drop(last);
     }

@@ -116,7 +116,7 @@ pub(crate) enum PasswordProblem {
 }
 
 /// Says whether a password is accepted for an address.
-pub(crate) fn judge(password: &str, email: &str) -> Result<(), PasswordProblem> {
+pub(crate) fn check_strength(password: &str, email: &str) -> Result<(), PasswordProblem> {
     let length = password.chars().count();
     if length < MIN_PASSWORD {
         return Err(PasswordProblem::TooShort);
@@ -276,9 +276,9 @@ mod tests {
 
     #[test]
     fn passwords_that_are_guessed_first_are_refused() {
-        let judge = |password: &str| judge(password, "anna@race.example");
-        assert_eq!(judge("elf chars. "), Err(PasswordProblem::TooShort));
-        assert_eq!(judge(&"langes Wort ".repeat(22)), Err(PasswordProblem::TooLong));
+        let check = |password: &str| check_strength(password, "anna@race.example");
+        assert_eq!(check("elf chars. "), Err(PasswordProblem::TooShort));
+        assert_eq!(check(&"langes Wort ".repeat(22)), Err(PasswordProblem::TooLong));
         for common in [
             "Password1234",
             "123456789012",
@@ -295,12 +295,12 @@ mod tests {
             "summerwinter",
             "Welcome-2-Photofinish!",
         ] {
-            assert_eq!(judge(common), Err(PasswordProblem::TooCommon), "{common}");
+            assert_eq!(check(common), Err(PasswordProblem::TooCommon), "{common}");
         }
-        assert_eq!(judge("anna@race.example"), Err(PasswordProblem::IsAddress));
-        assert_eq!(judge("Anna12345678"), Err(PasswordProblem::IsAddress));
+        assert_eq!(check("anna@race.example"), Err(PasswordProblem::IsAddress));
+        assert_eq!(check("Anna12345678"), Err(PasswordProblem::IsAddress));
         for good in ["four wet dogs run", "Lauf-2026-am-See", "läuferläufe7x", "f8Kq2mZr0pLx"] {
-            assert_eq!(judge(good), Ok(()), "{good}");
+            assert_eq!(check(good), Ok(()), "{good}");
         }
     }
 

@@ -57,7 +57,11 @@ impl StreamPlaces {
     ///
     /// # Errors
     /// 429 if the key or the organization has too many, 503 if all together have.
-    pub(crate) fn take(&self, organization: OrganizationId, key: KeyId) -> Result<StreamPlace, ApiError> {
+    pub(crate) fn take_place(
+        &self,
+        organization: OrganizationId,
+        key: KeyId,
+    ) -> Result<StreamPlace, ApiError> {
         let mut open = self.lock();
         let of_key = open.by_key.get(&key).copied().unwrap_or_default();
         let of_organization = open.by_organization.get(&organization).copied().unwrap_or_default();
@@ -114,16 +118,16 @@ mod tests {
         let places = StreamPlaces::new(2, 8);
         let organizations = [(); 5].map(|()| OrganizationId::generate());
         let key = KeyId::generate();
-        let mut open: Vec<_> = (0..2).map(|_| places.take(organizations[0], key).unwrap()).collect();
-        let refused = places.take(organizations[0], key).unwrap_err();
+        let mut open: Vec<_> = (0..2).map(|_| places.take_place(organizations[0], key).unwrap()).collect();
+        let refused = places.take_place(organizations[0], key).unwrap_err();
         assert_eq!(
             (refused.kind().status(), &refused.data().unwrap()["code"]),
             (429, &json!("TOO_MANY_STREAMS"))
         );
         for organization in &organizations[1..4] {
-            open.extend((0..2).map(|_| places.take(*organization, KeyId::generate()).unwrap()));
+            open.extend((0..2).map(|_| places.take_place(*organization, KeyId::generate()).unwrap()));
         }
-        let last = || places.take(organizations[4], KeyId::generate());
+        let last = || places.take_place(organizations[4], KeyId::generate());
         assert_eq!(status(last()), 503);
         open.remove(0);
         let _last = last().unwrap();
@@ -136,10 +140,10 @@ mod tests {
     #[test]
     fn an_organization_has_a_quarter_of_all_streams_with_all_its_keys() {
         let (places, [one, other]) = (StreamPlaces::new(2, 12), [(); 2].map(|()| OrganizationId::generate()));
-        let mut open: Vec<_> = (0..3).map(|_| places.take(one, KeyId::generate()).unwrap()).collect();
-        assert_eq!(status(places.take(one, KeyId::generate())), 429);
-        open.push(places.take(other, KeyId::generate()).unwrap());
+        let mut open: Vec<_> = (0..3).map(|_| places.take_place(one, KeyId::generate()).unwrap()).collect();
+        assert_eq!(status(places.take_place(one, KeyId::generate())), 429);
+        open.push(places.take_place(other, KeyId::generate()).unwrap());
         open.remove(0);
-        places.take(one, KeyId::generate()).unwrap();
+        places.take_place(one, KeyId::generate()).unwrap();
     }
 }

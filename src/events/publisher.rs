@@ -73,7 +73,7 @@ impl Publisher<'_> {
         }
         loop {
             if held.as_ref().is_none_or(|held| held.taken_at.elapsed() >= RENEW_INTERVAL) {
-                *held = self.take().await?;
+                *held = self.take_task().await?;
             }
             let Some(HeldTask { lease, .. }) = held else { return Ok(true) };
             if !self.store.event_publisher.publish(*lease).await?.has_more {
@@ -82,7 +82,7 @@ impl Publisher<'_> {
         }
     }
 
-    async fn take(&self) -> Result<Option<HeldTask>, StoreError> {
+    async fn take_task(&self) -> Result<Option<HeldTask>, StoreError> {
         let taken_at = Instant::now();
         let lease = self.store.tasks.take(Task::EventPublisher, self.holder, LEASE_TTL).await?;
         Ok(lease.map(|lease| HeldTask { lease, taken_at }))
@@ -105,7 +105,7 @@ impl Publisher<'_> {
             return Ok(0);
         }
         let mut removed = 0;
-        while let Some(HeldTask { lease, .. }) = self.take().await? {
+        while let Some(HeldTask { lease, .. }) = self.take_task().await? {
             let batch = self.store.event_publisher.remove_expired(lease, before).await?;
             removed += batch;
             if batch == 0 {
@@ -119,7 +119,7 @@ impl Publisher<'_> {
     async fn prune_changes(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         while self.store.event_publisher.has_prunable_changes(KEPT_CHANGES).await? {
-            let Some(HeldTask { lease, .. }) = self.take().await? else { break };
+            let Some(HeldTask { lease, .. }) = self.take_task().await? else { break };
             removed += self.store.event_publisher.prune_changes(lease, KEPT_CHANGES).await?;
         }
         Ok(removed)

@@ -94,3 +94,50 @@ fn interval(period: Duration) -> tokio::time::Interval {
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use photofinish_store::conformance::test_settings;
+
+    use super::*;
+    use crate::tasks::testing::{HeldCosts, WAIT_LIMIT};
+
+    /// They are in no memory any more: a write that is dropped loses them.
+    #[tokio::test]
+    async fn counts_that_are_being_written_at_the_stop_are_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let costs = HeldCosts::of(&mut store);
+        let (stop, stopped) = watch::channel(false);
+        let mut flushing = std::pin::pin!(flush_until_stopped(&store, stopped));
+        tokio::select! {
+            () = &mut flushing => panic!("it ends at the stop"),
+            () = costs.wait_until_begun() => {}
+        }
+        stop.send_replace(true);
+        assert!(flushing.as_mut().now_or_never().is_none(), "the write is waited for");
+        costs.let_one_end();
+        flushing.await;
+        assert_eq!(costs.written(), 1);
+    }
+
+    #[tokio::test]
+    async fn counts_that_cannot_be_written_do_not_keep_the_process_from_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let costs = HeldCosts::of(&mut store);
+        let (stop, stopped) = watch::channel(false);
+        let flushing = async {
+            flush_until_stopped(&store, stopped).await;
+            write_last_counts(&store).await;
+        };
+        let stopping = async {
+            costs.wait_until_begun().await;
+            stop.send_replace(true);
+        };
+        let ended = timeout(WAIT_LIMIT, futures_util::future::join(flushing, stopping)).await;
+        assert!(ended.is_ok(), "it waits for a database that does not respond");
+        assert_eq!(costs.written(), 0);
+    }
+}

@@ -6,6 +6,8 @@ mod ledger;
 mod marking;
 mod reports;
 mod retention;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
@@ -50,25 +52,25 @@ impl Tasks {
                 let webhooks = webhooks.clone();
                 async move { webhooks.send_until(wait_until_stopped(stopped)).await }
             });
-            tasks.spawn("publish events", publish);
+            tasks.spawn("publish events", publish_events);
             tasks.spawn("remove old events", move |store, process, stopped| async move {
                 let removing = publisher::remove_old_forever(&store, process, event_retention);
                 run_until_stopped(removing, stopped).await;
             });
-            tasks.spawn("judge photos", judge);
+            tasks.spawn("judge photos", judge_photos);
             tasks.spawn("count usage", |store, _, stopped| async move {
                 ledger::flush_until_stopped(&store, stopped).await;
             });
             tasks.spawn("watch balances", |store, process, stopped| async move {
                 run_until_stopped(ledger::watch_forever(&store, process), stopped).await;
             });
-            tasks.spawn("finish erasures", erase);
+            tasks.spawn("finish erasures", finish_erasures);
             tasks.spawn("retention", move |store, process, stopped| async move {
                 run_until_stopped(retention::retain_forever(&store, process, retention_max), stopped).await;
             });
         }
         if role.has_pipeline() {
-            tasks.spawn("draw watermarks", mark);
+            tasks.spawn("draw watermarks", draw_watermarks);
         }
         Self { tasks: tasks.tasks, reporter, store }
     }
@@ -127,23 +129,23 @@ async fn wait_for_all(tasks: Vec<JoinHandle<()>>) -> Result<(), JoinError> {
     ended
 }
 
-async fn publish(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+async fn publish_events(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
     run_until_stopped(publisher::publish_forever(&store, process), stopped).await;
     publisher::release(&store, process).await;
 }
 
-async fn judge(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+async fn judge_photos(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
     run_until_stopped(judging::judge_forever(&store, process), stopped).await;
     judging::release(&store, process).await;
 }
 
-/// Draws watermarks, where photos are processed.
-async fn mark(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+/// Only in processes that process photos.
+async fn draw_watermarks(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
     run_until_stopped(marking::mark_forever(&store, process), stopped).await;
     marking::release(&store, process).await;
 }
 
-async fn erase(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
+async fn finish_erasures(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
     run_until_stopped(erasing::erase_forever(&store, process), stopped).await;
     erasing::release(&store, process).await;
 }
@@ -153,7 +155,63 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use photofinish_store::conformance::test_settings;
+    use tempfile::TempDir;
+
+    use super::testing::{CountedReports, HeldCosts};
     use super::*;
+    use crate::config::tests::config;
+    use crate::events::client::{SystemLookup, WebhookClients};
+    use crate::role::Role;
+
+    /// Opens a store that has nothing to do, except for what a test sees of it.
+    async fn open_store() -> (TempDir, Store, Arc<CountedReports>, Arc<HeldCosts>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let (reports, costs) = (CountedReports::of(&mut store), HeldCosts::of(&mut store));
+        (folder, store, reports, costs)
+    }
+
+    /// Starts the tasks of a process with this role.
+    fn start(store: &Store, role: Role, stopped: &watch::Receiver<bool>) -> Tasks {
+        let config = config::<&str>(&[]).unwrap();
+        let rules = config.settings.webhooks.address_rules();
+        let clients = WebhookClients::new(rules, Arc::new(SystemLookup)).unwrap();
+        let own = Arc::new(OwnProcess::new(role, None));
+        Tasks::start(&config, own, WebhookSender::new(store.clone(), clients), stopped)
+    }
+
+    /// The process answers requests for a while after the stop.
+    #[tokio::test]
+    async fn reports_and_counts_of_usage_last_beyond_the_stop_until_the_end() {
+        let (_folder, store, reports, costs) = open_store().await;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = start(&store, Role::Work, &stopped);
+        reports.wait_for_another().await;
+        stop.send_replace(true);
+        tasks.stop().await.unwrap();
+        reports.wait_for_another().await;
+        assert_eq!((reports.now().is_removed, costs.written()), (false, 0));
+        costs.let_one_end();
+        tasks.finish().await;
+        assert_eq!((reports.now().is_removed, costs.written()), (true, 1));
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_counts_of_usage_that_are_being_written() {
+        let (_folder, store, _reports, costs) = open_store().await;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = start(&store, Role::Serve, &stopped);
+        costs.wait_until_begun().await;
+        stop.send_replace(true);
+        // The task notices the stop before the write has ended.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        costs.let_one_end();
+        tasks.stop().await.unwrap();
+        assert_eq!(costs.written(), 1);
+    }
 
     #[tokio::test]
     async fn a_stop_waits_for_the_other_tasks_where_one_has_panicked() {

@@ -24,6 +24,25 @@ const LONG: Duration = Duration::from_secs(3600);
 const RUNNER: [f32; 4] = [0.123, 0.456, 0.789, -0.321];
 const OTHER: [f32; 4] = [-0.987, 0.654, 0.321, 0.111];
 
+/// An album on a database of its own, and a connection beside its store.
+struct ServerFixture {
+    album: AlbumFixture,
+    connection: PgConnection,
+    /// Has the folder of the photos.
+    _test_store: TestStore,
+}
+
+impl ServerFixture {
+    /// `None` where there is no server to test with.
+    async fn create() -> Option<Self> {
+        let url = Postgres::shared()?.create_database();
+        let test_store = TestStore::with_database(url.clone());
+        let album = AlbumFixture::create(&test_store.open().await).await;
+        let connection = PgConnection::connect(&url).await.unwrap();
+        Some(Self { album, connection, _test_store: test_store })
+    }
+}
+
 /// Counts the versions of rows, dead ones too, in which these bytes are.
 async fn count_in_pages(connection: &mut PgConnection, wanted: &[u8]) -> i64 {
     let mut found = 0;
@@ -66,13 +85,10 @@ async fn finish(store: &Store, id: ErasureId) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_version_of_a_row_in_the_pages_has_what_was_erased() {
-    let Some(server) = Postgres::shared() else { return };
-    let url = server.create_database();
-    let test_store = TestStore::with_database(url.clone());
-    let store = test_store.open().await;
-    let mut inspector = PgConnection::connect(&url).await.unwrap();
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, inspector) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
     inspector.execute("create extension pageinspect").await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
     let (runner, stranger) = (conformance::face(RUNNER), conformance::face(OTHER));
     let mut photos = Vec::new();
     for i in 0..40 {
@@ -86,50 +102,47 @@ async fn no_version_of_a_row_in_the_pages_has_what_was_erased() {
         .await
         .unwrap();
     let (erased, kept) = (stored_bytes(&runner), stored_bytes(&stranger));
-    assert!(count_in_pages(&mut inspector, &erased).await >= 21);
-    assert!(count_in_pages(&mut inspector, b"71207").await >= 20);
+    assert!(count_in_pages(inspector, &erased).await >= 21);
+    assert!(count_in_pages(inspector, b"71207").await >= 20);
 
     let of_runner: Vec<PhotoId> = photos.iter().copied().step_by(2).collect();
-    let request = faces_of(&fixture, &of_runner[..10], PhotoFate::Keep);
-    finish(&store, store.erasures.begin(request).await.unwrap()).await;
+    let request = faces_of(fixture, &of_runner[..10], PhotoFate::Keep);
+    finish(store, store.erasures.begin(request).await.unwrap()).await;
     let subject = ErasureSubject::Bib { bib: "71207".into(), with_faces: false };
-    let request = of_album(&fixture, subject, PhotoFate::Keep);
-    finish(&store, store.erasures.begin(request).await.unwrap()).await;
-    assert_eq!(count_in_pages(&mut inspector, b"71207").await, 0);
-    let request = faces_of(&fixture, &of_runner, PhotoFate::Delete);
-    finish(&store, store.erasures.begin(request).await.unwrap()).await;
-    assert_eq!(count_in_pages(&mut inspector, &erased).await, 0);
+    let request = of_album(fixture, subject, PhotoFate::Keep);
+    finish(store, store.erasures.begin(request).await.unwrap()).await;
+    assert_eq!(count_in_pages(inspector, b"71207").await, 0);
+    let request = faces_of(fixture, &of_runner, PhotoFate::Delete);
+    finish(store, store.erasures.begin(request).await.unwrap()).await;
+    assert_eq!(count_in_pages(inspector, &erased).await, 0);
     for photo in &of_runner {
-        assert_eq!(count_in_pages(&mut inspector, photo.0.as_bytes()).await, 0);
+        assert_eq!(count_in_pages(inspector, photo.0.as_bytes()).await, 0);
     }
-    assert!(count_in_pages(&mut inspector, &kept).await >= 20, "those of others stay");
+    assert!(count_in_pages(inspector, &kept).await >= 20, "those of others stay");
 
     let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
-    finish(&store, id).await;
-    assert_eq!(count_in_pages(&mut inspector, &kept).await, 0);
+    finish(store, id).await;
+    assert_eq!(count_in_pages(inspector, &kept).await, 0);
     for photo in photos {
-        assert_eq!(count_in_pages(&mut inspector, photo.0.as_bytes()).await, 0);
+        assert_eq!(count_in_pages(inspector, photo.0.as_bytes()).await, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_receipt_is_signed_while_a_transaction_still_sees_what_was_erased() {
-    let Some(server) = Postgres::shared() else { return };
-    let url = server.create_database();
-    let test_store = TestStore::with_database(url.clone());
-    let store = test_store.open().await;
-    let fixture = AlbumFixture::create(&store).await;
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, reader) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
     let photo = fixture.add_ready_photo(vec![conformance::face(RUNNER)], Vec::new()).await;
-    let mut reader = PgConnection::connect(&url).await.unwrap();
     reader.execute("begin isolation level repeatable read").await.unwrap();
     reader.execute("select count(*) from face").await.unwrap();
-    let id = store.erasures.begin(faces_of(&fixture, &[photo], PhotoFate::Keep)).await.unwrap();
+    let id = store.erasures.begin(faces_of(fixture, &[photo], PhotoFate::Keep)).await.unwrap();
     store.erasures.remove_objects(id).await.unwrap();
     assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "a backup that is being made would have it");
     let running = store.erasures.verify(&fixture.tenant, id).await.unwrap();
     assert!(running.left > 0, "{running:?}");
     reader.execute("rollback").await.unwrap();
-    finish(&store, id).await;
+    finish(store, id).await;
     assert_eq!(store.erasures.verify(&fixture.tenant, id).await.unwrap().left, 0);
 }
 
@@ -141,12 +154,9 @@ async fn pass_leases(connection: &mut PgConnection, id: ErasureId) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_receipt_is_signed_while_a_worker_may_write_pictures_of_what_was_deleted() {
-    let Some(server) = Postgres::shared() else { return };
-    let url = server.create_database();
-    let test_store = TestStore::with_database(url.clone());
-    let store = test_store.open().await;
-    let mut connection = PgConnection::connect(&url).await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, connection) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
     let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
     fixture.queue_photos(2).await;
     let [first, second] = &fixture.lease_fresh(2, LONG).await[..] else { panic!("both photos") };
@@ -163,28 +173,25 @@ async fn no_receipt_is_signed_while_a_worker_may_write_pictures_of_what_was_dele
         store.erasures.remove_objects(id).await.unwrap();
         assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there may be another picture");
         store.blobs.write(&preview, "image/jpeg", "a runner".into()).await.unwrap();
-        pass_leases(&mut connection, id).await;
+        pass_leases(connection, id).await;
         assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there is one");
-        finish(&store, id).await;
+        finish(store, id).await;
         assert_eq!(store.blobs.head(&preview).await.unwrap(), None);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_receipt_is_signed_while_a_process_may_write_marked_pictures_of_what_was_deleted() {
-    let Some(server) = Postgres::shared() else { return };
-    let url = server.create_database();
-    let test_store = TestStore::with_database(url.clone());
-    let store = test_store.open().await;
-    let mut connection = PgConnection::connect(&url).await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, connection) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
     let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
     let photos =
         [fixture.add_ready_photo(vec![], vec![]).await, fixture.add_ready_photo(vec![], vec![]).await];
     assert!(store.tasks.take(Task::Marking, ProcessId::generate(), LONG).await.unwrap().is_some());
     // There is nothing to mark in this album.
     let unmarked = store.erasures.begin_photo(&tenant, album, photos[0], key).await.unwrap();
-    finish(&store, unmarked).await;
+    finish(store, unmarked).await;
     let placement = WatermarkPlacement { position: WatermarkPosition::Center, opacity: 0.5, scale: 0.125 };
     let change = WatermarkChange { picture: Some("png".into()), placement };
     store.watermarks.set(album, change).await.unwrap();
@@ -193,7 +200,7 @@ async fn no_receipt_is_signed_while_a_process_may_write_marked_pictures_of_what_
     for id in [of_photo, of_album] {
         store.erasures.remove_objects(id).await.unwrap();
         assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 0, "there may be another picture");
-        pass_leases(&mut connection, id).await;
-        finish(&store, id).await;
+        pass_leases(connection, id).await;
+        finish(store, id).await;
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::traits::Result;
-use photofinish_store::{StoreErrorKind, migrate};
+use photofinish_store::{SchemaState, StoreErrorKind, check_schema, migrate};
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use support::TestStore;
@@ -166,4 +166,26 @@ async fn photos_that_an_older_version_confirms_are_leased() {
     let leases = fixture.lease_fresh(10, Duration::from_secs(60)).await;
     assert_eq!(leases.iter().map(|lease| lease.photo).collect::<Vec<_>>(), photos);
     assert!(leases.iter().all(|lease| lease.organization == fixture.tenant.organization));
+}
+
+#[tokio::test]
+async fn what_a_server_lacks_is_listed_and_not_made() {
+    let Some(server) = Postgres::shared() else { return };
+    assert_eq!(check_schema(&server.create_database()).await.unwrap(), SchemaState::Absent);
+    let (url, mut observer) = create_database(server, FIRST_RELEASE).await;
+    let lacking = check_schema(&url).await.unwrap();
+    let SchemaState::Present { pending, unknown } = &lacking else { panic!("{lacking:?}") };
+    assert_eq!((pending[0].as_str(), unknown.len()), ("0004 fair shares", 0));
+    for index in INDEXES {
+        assert!(pending.contains(&format!("index {index}")), "{pending:?}");
+    }
+    assert_eq!(check_schema(&url).await.unwrap(), lacking);
+    assert!(valid_indexes(&mut observer).await.is_empty());
+    migrate(&url).await.unwrap();
+    let current = SchemaState::Present { pending: Vec::new(), unknown: Vec::new() };
+    assert_eq!(check_schema(&url).await.unwrap(), current);
+    observer.execute("drop index photo_waiting").await.unwrap();
+    let without_index =
+        SchemaState::Present { pending: vec!["index photo_waiting".into()], unknown: Vec::new() };
+    assert_eq!(check_schema(&url).await.unwrap(), without_index);
 }

@@ -59,7 +59,7 @@ impl DownloadPlaces {
     ///
     /// # Errors
     /// 503 when all are taken, or as many as one network may have.
-    pub(crate) fn take(&self, network: [u8; 32]) -> Result<DownloadPlace, ApiError> {
+    pub(crate) fn take_place(&self, network: [u8; 32]) -> Result<DownloadPlace, ApiError> {
         let mut taken = self.taken();
         let all: usize = taken.values().sum();
         let of_network = taken.entry(network).or_default();
@@ -129,12 +129,12 @@ mod tests {
     #[test]
     fn one_network_does_not_take_all_places() {
         let places = DownloadPlaces::default();
-        let (first, second) = (places.take([1; 32]).unwrap(), places.take([1; 32]).unwrap());
-        assert!(places.take([1; 32]).is_err());
-        let others = [places.take([2; 32]).unwrap(), places.take([3; 32]).unwrap()];
-        assert!(places.take([4; 32]).is_err(), "all are taken");
+        let (first, second) = (places.take_place([1; 32]).unwrap(), places.take_place([1; 32]).unwrap());
+        assert!(places.take_place([1; 32]).is_err());
+        let others = [places.take_place([2; 32]).unwrap(), places.take_place([3; 32]).unwrap()];
+        assert!(places.take_place([4; 32]).is_err(), "all are taken");
         drop(first);
-        let again = places.take([1; 32]).unwrap();
+        let again = places.take_place([1; 32]).unwrap();
         drop((second, others, again));
         assert!(places.taken().is_empty());
     }

@@ -33,7 +33,7 @@ pub(crate) async fn get(ctx: Context, caller: Watcher, input: OneAlbum) -> Resul
 
 pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Response, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let place = ctx.progress_streams.take(caller.tenant.organization, caller.key)?;
+    let place = ctx.progress_streams.take_place(caller.tenant.organization, caller.key)?;
     let (events, response) = open_stream();
     let organization = caller.tenant.organization;
     let watching = async move {

@@ -28,7 +28,7 @@ pub(super) async fn browse(
     after: Option<PhotoId>,
     limit: u32,
 ) -> Result<Page, ApiError> {
-    let _place = ctx.page_places.take(open.album.tenant.organization).await;
+    let _place = ctx.page_places.take_place(open.album.tenant.organization).await;
     let (found, next) = ctx.store.photos.list_shown(open.album.id, after, limit).await?;
     let mut photos = Vec::with_capacity(found.len());
     for photo in &found {
@@ -46,7 +46,7 @@ pub(super) async fn load(
     reasons: Vec<(String, Reason)>,
 ) -> Result<Vec<PublicPhoto>, ApiError> {
     let ids: Vec<PhotoId> = reasons.iter().filter_map(|(id, _)| id.parse().ok()).collect();
-    let _place = ctx.page_places.take(open.album.tenant.organization).await;
+    let _place = ctx.page_places.take_place(open.album.tenant.organization).await;
     let found = ctx.store.photos.get_many(open.album.id, &ids).await?;
     let by_id: HashMap<PhotoId, Photo> = found.into_iter().map(|photo| (photo.id, photo)).collect();
     let mut photos = Vec::with_capacity(ids.len());

@@ -139,7 +139,7 @@ pub(crate) async fn read(
         return Err(ApiError::new(ErrorKind::PayloadTooLarge));
     }
     let most = usize::try_from(declared.unwrap_or(limits.max_bytes)).unwrap_or(usize::MAX);
-    let mut permit = budget.take(sender, most).await?;
+    let mut permit = budget.acquire(sender, most).await?;
     let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits, sender)).await;
     let bytes = collected.map_err(|_| ApiError::new(ErrorKind::Timeout).with_connection_close())??;
     permit.shrink_to(bytes.len());

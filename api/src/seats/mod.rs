@@ -115,7 +115,7 @@ impl Seats {
     /// could give way is at work. `address` is that of the client; `None` for a proxy of ours, which stands for many clients
     /// and may have all seats: with the share of one client, most seats would stay free while all clients are refused, and
     /// readiness, which sees only that all seats are taken, would not say so.
-    pub(crate) fn take(&self, address: Option<IpAddr>) -> Option<Seat> {
+    pub(crate) fn take_seat(&self, address: Option<IpAddr>) -> Option<Seat> {
         let address = address.map(group_address);
         let mut table = self.0.lock();
         if address.is_some_and(|address| table.count_from(address) >= self.0.limits.per_address) {
@@ -231,7 +231,7 @@ mod tests {
 
     /// Takes a seat for a connection that is at work.
     fn take_busy(seats: &Seats, from: Option<IpAddr>) -> Option<(Seat, AnswerGuard)> {
-        let seat = seats.take(from)?;
+        let seat = seats.take_seat(from)?;
         let answer = seat.activity().begin_request()?;
         Some((seat, answer))
     }
@@ -250,8 +250,8 @@ mod tests {
     fn the_connection_that_has_waited_longest_gives_way() {
         let seats = seats(2, 2);
         let (busy, _answer) = take_busy(&seats, address(1)).unwrap();
-        let waiting = seats.take(address(2)).unwrap();
-        let newcomer = seats.take(address(3)).unwrap();
+        let waiting = seats.take_seat(address(2)).unwrap();
+        let newcomer = seats.take_seat(address(3)).unwrap();
         assert!(seats.0.lock().taken.contains_key(&busy.id));
         assert!(!seats.0.lock().taken.contains_key(&waiting.id));
         // Its end frees no seat a second time.
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn a_connection_that_gave_way_begins_no_request() {
         let seats = seats(1, 1);
-        let waiting = seats.take(address(1)).unwrap();
-        let newcomer = seats.take(address(2)).unwrap();
+        let waiting = seats.take_seat(address(1)).unwrap();
+        let newcomer = seats.take_seat(address(2)).unwrap();
         assert!(waiting.activity().begin_request().is_none(), "it would be dropped half done");
         assert!(newcomer.activity().begin_request().is_some());
     }
@@ -275,7 +275,7 @@ mod tests {
     fn connections_of_proxies_may_take_all_seats() {
         let seats = seats(3, 1);
         let busy: Vec<_> = (0..3).map(|_| take_busy(&seats, None).unwrap()).collect();
-        assert!(seats.take(None).is_none() && seats.full_for().is_some());
+        assert!(seats.take_seat(None).is_none() && seats.full_for().is_some());
         drop(busy);
         assert_eq!((seats.taken(), seats.full_for()), (0, None));
     }
@@ -286,17 +286,17 @@ mod tests {
         let first = take_busy(&seats, address(1)).unwrap();
         let _second = take_busy(&seats, address(2)).unwrap();
         assert_eq!(seats.full_for(), None);
-        assert!(seats.take(address(3)).is_none() && seats.full_for().is_some());
+        assert!(seats.take_seat(address(3)).is_none() && seats.full_for().is_some());
         drop(first);
         assert_eq!(seats.full_for(), None);
-        assert!(seats.take(address(3)).is_some());
+        assert!(seats.take_seat(address(3)).is_some());
     }
 
     #[test]
     fn the_seats_are_full_no_longer_once_a_connection_waits_for_its_next_request() {
         let seats = seats(1, 1);
         let (seat, answer) = take_busy(&seats, address(1)).unwrap();
-        assert!(seats.take(address(2)).is_none() && seats.full_for().is_some());
+        assert!(seats.take_seat(address(2)).is_none() && seats.full_for().is_some());
         drop(answer);
         assert!(seats.full_for().is_some(), "the response is still being sent");
         assert!(seat.activity().end_flush());
@@ -309,17 +309,17 @@ mod tests {
     #[test]
     fn an_address_at_its_limit_gets_the_seats_of_its_own_connections_alone() {
         let seats = seats(8, 2);
-        let other = seats.take(address(9)).unwrap();
+        let other = seats.take_seat(address(9)).unwrap();
         let _busy = take_busy(&seats, address(1)).unwrap();
-        let waiting = seats.take(address(1)).unwrap();
+        let waiting = seats.take_seat(address(1)).unwrap();
         let newcomer = take_busy(&seats, address(1)).unwrap();
         assert!(!seats.0.lock().taken.contains_key(&waiting.id));
-        assert!(seats.take(address(1)).is_none());
+        assert!(seats.take_seat(address(1)).is_none());
         // Others still find a seat, so the seats are not full.
         assert_eq!(seats.full_for(), None);
         assert!(seats.0.lock().taken.contains_key(&other.id));
         drop(newcomer);
-        assert!(seats.take(address(1)).is_some());
+        assert!(seats.take_seat(address(1)).is_some());
     }
 
     #[test]

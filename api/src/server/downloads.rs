@@ -48,7 +48,7 @@ async fn respond(
     // The storage is asked for the size of each photo, for HEAD too.
     let further = batch_units(download.photos.len()).saturating_sub(1);
     spend_public_rate(ctx, RateClass::Read, further, &network, request).await?;
-    let place = ctx.download_places.take(network)?;
+    let place = ctx.download_places.take_place(network)?;
     let archive = on_behalf_of(download.organization, plan(ctx, &download)).await?;
     let bytes = archive.bytes;
     let mut response = if request.method == Method::HEAD {

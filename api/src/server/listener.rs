@@ -85,7 +85,7 @@ impl Acceptor {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((socket, peer)) => match self.seats.take(self.client_address(peer)) {
+                Ok((socket, peer)) => match self.seats.take_seat(self.client_address(peer)) {
                     Some(seat) => {
                         send_small_responses_at_once(&socket);
                         tokio::spawn(self.connections.clone().serve(socket, seat, graceful.watcher()));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
+use photofinish_store::panic_message;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
@@ -124,9 +125,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 fn panic_response(panic: &(dyn std::any::Any + Send)) -> Response {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    ApiError::internal(format!("a handler panicked: {}", text.unwrap_or("no message"))).into_response()
+    ApiError::internal(format!("a handler panicked: {}", panic_message(panic))).into_response()
 }
 
 fn status_class(status: u16) -> &'static str {

@@ -1,12 +1,63 @@
-//! What is charged beside photos: further pages of searches, and downloads.
+//! What is charged beside photos: searches and their further pages, and downloads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_store::model::credit::Credits;
+use photofinish_store::model::ids::{AlbumId, OrganizationId};
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::traits::{Blobs, UploadConditions};
+use photofinish_store::{Store, StoreError, StoreErrorKind};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
+use url::Url;
 
 use crate::credits::{balance, grant, start};
 use crate::galleries::open_gallery;
-use crate::support::bib;
 use crate::support::guest::Guest;
+use crate::support::{TestService, bib};
+
+/// A storage that signs no URLs of pictures while it is told so, as one whose credentials have expired.
+struct UnsignedPictures {
+    blobs: Arc<dyn Blobs>,
+    signs_none: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Blobs for UnsignedPictures {
+    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes, StoreError> {
+        self.blobs.read(key, max_bytes).await
+    }
+
+    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<(), StoreError> {
+        self.blobs.write(key, content_type, bytes).await
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, conditions: UploadConditions<'_>) -> Result<Url, StoreError> {
+        self.blobs.upload_url(key, conditions).await
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: std::time::Duration) -> Result<Url, StoreError> {
+        if self.signs_none.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "sign a URL"));
+        }
+        self.blobs.download_url(key, ttl).await
+    }
+
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>, StoreError> {
+        self.blobs.head(key).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        self.blobs.delete(key).await
+    }
+
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<(), StoreError> {
+        self.blobs.delete_album(organization, album).await
+    }
+}
 
 #[test]
 fn only_a_cursor_of_the_same_search_continues_what_was_paid() {
@@ -106,4 +157,48 @@ fn a_text_that_is_no_bib_is_refused_and_costs_nothing() {
     // What could be on a bib is a search, whatever it finds.
     partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "ä" })).ok();
     assert_ne!(spent(), before);
+}
+
+#[test]
+fn a_bib_search_whose_page_could_not_be_made_is_charged_when_it_is_repeated() {
+    let signs_none = Arc::new(AtomicBool::new(false));
+    let service = TestService::start_as(|setup| {
+        setup.credits.prices.text_search = Credits::from_thousandths(500);
+        let signs_none = Arc::clone(&signs_none);
+        setup.change_store = Box::new(move |store: &mut Store| {
+            store.blobs = Arc::new(UnsignedPictures { blobs: Arc::clone(&store.blobs), signs_none });
+        });
+    });
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")]);
+    let spent = || balance(&partner)["spent"].as_f64().unwrap();
+    let search = || partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1207" }));
+    let before = spent();
+    signs_none.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        assert_eq!(search().status, 503);
+        assert_eq!(spent(), before);
+    }
+    signs_none.store(false, Ordering::SeqCst);
+    assert_eq!(search().ok()["total"], 1);
+    assert_eq!(spent(), before + 0.5);
+}
+
+#[test]
+fn a_download_that_no_photo_of_an_album_has_is_refused_before_its_search_is_paid_for() {
+    let service = start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    grant(&service, &partner, "10");
+    service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")]);
+    let create = |size: &str| {
+        let asked = json!({ "albumId": album, "bib": "1207", "size": size });
+        partner.call("/photos/download/create", &asked)
+    };
+    // There is no watermark.
+    create("marked").defined_error(404, "NOT_FOUND");
+    assert_eq!(balance(&partner)["spent"], json!(1), "the photo");
+    create("preview").ok();
+    assert_eq!(balance(&partner)["spent"], json!(1.625), "the search and the download");
 }

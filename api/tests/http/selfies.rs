@@ -13,7 +13,7 @@ use crate::support::raw::RawConnection;
 use crate::support::{DEADLINE, MAX_PROBE_BYTES, Partner, TestService, face, unknown_id};
 
 /// Returns the size of a selfie in the storage.
-async fn selfie_bytes(
+pub(crate) async fn selfie_bytes(
     service: &TestService,
     partner: &Partner,
     album: AlbumId,

@@ -1,9 +1,11 @@
-//! Visitors of a gallery: pages that come again, photos that are processed again, and who asks to be removed by a bib.
+//! Visitors of a gallery: pages that come again, photos that are processed again, who asks to be removed by a bib, and selfies
+//! that are forgotten.
 
 use photofinish_store::model::ids::AlbumId;
 use serde_json::{Value, json};
 
 use crate::galleries::open_gallery;
+use crate::selfies::selfie_bytes;
 use crate::support::guest::Guest;
 use crate::support::{Partner, TestService};
 
@@ -155,4 +157,30 @@ fn the_pages_of_a_gallery_tell_the_same_number_of_photos() {
     for refused in [next[..31].to_owned(), next[..40].to_owned(), next.to_uppercase(), format!("{next}0")] {
         list(&refused).undefined_error(400, "BAD_REQUEST");
     }
+}
+
+/// The consent is withdrawn last: without it nobody could ask again.
+#[test]
+fn a_selfie_that_could_not_be_forgotten_is_forgotten_when_its_owner_asks_again() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let contact = json!({
+        "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy",
+    });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let album_id: AlbumId = album.as_str().unwrap().parse().unwrap();
+    let mut guest = Guest::at(&service, &url);
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let selfie = json!({ "imageId": ticket["imageId"] });
+    let bytes = || service.block_on(selfie_bytes(&service, &partner, album_id, &ticket["imageId"]));
+    let folder = |name: &str| service.folder.path().join(name);
+    std::fs::rename(folder("objects"), folder("away")).unwrap();
+    assert_eq!(guest.call("search/face/forget", selfie.clone()).status, 503);
+    std::fs::rename(folder("away"), folder("objects")).unwrap();
+    assert_eq!(bytes(), Some(4));
+    guest.call("search/face/forget", selfie.clone()).ok();
+    assert_eq!(bytes(), None);
+    guest.call("search/face/list", selfie).defined_error(404, "NOT_FOUND");
 }

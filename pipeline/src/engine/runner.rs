@@ -1,13 +1,13 @@
 //! Runs a stage on its thread: forms batches, confines a panic to the photo that caused it, and forwards the results. It
 //! knows nothing of what the stage does, and of the other stages only the edge to the next one.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::model::cost::{OVERHEAD_STAGE, Spent};
 use photofinish_store::model::photo::FailureReason;
+pub(crate) use photofinish_store::panic_message;
 
 use crate::engine::cpu_shares::{CpuShares, HeldShare};
 use crate::engine::edge::{Inlet, OpenPhoto, Received};
@@ -378,17 +378,6 @@ fn charge_overhead<S: SteppedStage>(batch: &Batch<S>, cpu: Duration) {
 enum BatchOutcome<R> {
     Completed(R),
     Panicked(String),
-}
-
-/// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "no message".to_owned()
-    }
 }
 
 #[cfg(test)]

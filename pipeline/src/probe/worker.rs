@@ -10,12 +10,12 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE};
+use photofinish_store::panic_message;
 use tracing::Span;
 
 use super::error::ProbeServiceError;
 use super::extractor::{ExtractionError, FaceExtractor, ProbeFace};
 use crate::engine::fault::{Component, Outage};
-use crate::engine::runner::panic_message;
 use crate::engine::spans::StageSpan;
 use crate::engine::stage_stats::StageStats;
 use crate::image::pool::IDLE_LIFETIME;

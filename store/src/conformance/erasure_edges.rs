@@ -28,6 +28,7 @@ pub(super) async fn erasure_edges_suite(store: &Store) {
     objects_are_counted_once_however_many_delete_them(store).await;
     a_bib_that_is_imported_while_it_is_erased_is_gone(store).await;
     no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store).await;
+    a_face_index_has_to_be_newer_than_the_end_of_the_removal(store).await;
     who_stays_in_the_photos_is_found_also_if_others_search_meanwhile(store).await;
 }
 
@@ -217,14 +218,7 @@ async fn no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store: &St
     let fixture = AlbumFixture::create(store).await;
     let photo = add_runner(&fixture).await;
     let id = begin(&fixture, photo, Asked::Faces).await;
-    let old = Process {
-        id: ProcessId::generate(),
-        role: "work".into(),
-        host: "old".into(),
-        version: "0.0.9".into(),
-        started_at: OffsetDateTime::UNIX_EPOCH,
-        report: ProcessReport::default(),
-    };
+    let old = another_process(ProcessReport::default());
     store.processes.report(&old).await.expect("reports");
     assert!(store.erasures.has_old_processes().await.expect("looks"));
     store.erasures.remove_objects(id).await.expect("removes objects");
@@ -237,6 +231,39 @@ async fn no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store: &St
     assert!(
         store.faces.nearest(fixture.album, &embedding(RUNNER), 1, 0.9).await.expect("searches").is_empty()
     );
+    fixture.delete().await;
+}
+
+/// Another process that reports this.
+fn another_process(report: ProcessReport) -> Process {
+    Process {
+        id: ProcessId::generate(),
+        role: "work".into(),
+        host: "another".into(),
+        version: "0.0.9".into(),
+        started_at: OffsetDateTime::UNIX_EPOCH,
+        report,
+    }
+}
+
+/// One that was brought up to date between two steps of the removal may have what the second removed.
+async fn a_face_index_has_to_be_newer_than_the_end_of_the_removal(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photo = add_runner(&fixture).await;
+    let id = begin(&fixture, photo, Asked::Faces).await;
+    let between = store.erasures.read_clock().await.expect("reads the clock");
+    store.erasures.remove_objects(id).await.expect("removes objects");
+    let as_of =
+        |time| ProcessReport { faces_as_of: Some(time), knows_erasures: true, ..ProcessReport::default() };
+    let mut other = another_process(as_of(between));
+    store.processes.report(&other).await.expect("reports");
+    let scan = store.erasures.verify(&fixture.tenant, id).await.expect("looks");
+    let indexes = scan.stores.iter().find(|scanned| scanned.store == "face indexes").expect("looks there");
+    assert!(indexes.left > 0, "{scan:?}");
+    other.report = as_of(store.erasures.read_clock().await.expect("reads the clock"));
+    store.processes.report(&other).await.expect("reports");
+    finish(store, id).await;
+    store.processes.remove(other.id).await.expect("removes");
     fixture.delete().await;
 }
 

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
+use super::connection::schema::{self, SchemaState};
 use super::connection::sqlite::{self, SqliteFile, SqliteReader, SqliteTransaction};
 use super::connection::timed::TimedConnection;
 use super::error::store_error;
@@ -72,6 +73,19 @@ pub async fn migrate(database_url: &str) -> Result<()> {
     match DatabaseKind::require_from_url(database_url)? {
         DatabaseKind::Sqlite => sqlite::migrate(database_url).await,
         DatabaseKind::Postgres => migration::migrate(database_url).await,
+    }
+}
+
+/// Returns how far the migrations of a database are, and changes nothing: creates no file and no folder, applies no migration.
+/// For a diagnosis: whoever opens a store migrates.
+///
+/// # Errors
+/// `Invalid` for a URL of another scheme, `Corrupt` for a file that is no database and for a migration that was applied with
+/// another text, `Unavailable` when the database does not respond or accepts no writes.
+pub async fn check_schema(database_url: &str) -> Result<SchemaState> {
+    match DatabaseKind::require_from_url(database_url)? {
+        DatabaseKind::Sqlite => schema::check_file(database_url).await,
+        DatabaseKind::Postgres => schema::check_server(database_url).await,
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) use self::accounts::ageing::age_accounts;
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;
+pub use self::connection::schema::SchemaState;
 pub(crate) use self::costs::SqlCosts;
 pub(crate) use self::counts::find_mismatches as find_count_mismatches;
 #[cfg(any(test, feature = "conformance"))]
@@ -60,7 +61,7 @@ pub(crate) use self::credits::ageing::age_credits;
 pub(crate) use self::credits::rates::SqlRateWindows;
 pub(crate) use self::credits::{SharedLedger, SqlCredits};
 pub(crate) use self::database::Database;
-pub use self::database::{DatabaseKind, lock_database, migrate};
+pub use self::database::{DatabaseKind, check_schema, lock_database, migrate};
 pub(crate) use self::downloads::SqlDownloads;
 pub(crate) use self::erasures::PERSONAL_TABLES;
 pub(crate) use self::events::SqlEvents;

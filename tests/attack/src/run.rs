@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use photofinish_bench::process::{own_cpu, process_tree_cpu, read_memory};
+use photofinish_store::panic_message;
 use photofinish_tests::harness::ServiceOptions;
 
 use crate::classes::Class;
@@ -184,9 +185,7 @@ fn attack(class: &Class, site: &Site, findings: &Findings) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => findings.wrong(format!("the attack broke off: {error:#}")),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-            findings.wrong(format!("the attack broke off: {text}"));
+            findings.wrong(format!("the attack broke off: {}", panic_message(panic.as_ref())));
         }
     }
 }

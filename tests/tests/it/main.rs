@@ -26,6 +26,7 @@ mod orpc;
 mod outages;
 mod pictures;
 mod previews;
+mod processes;
 mod progress;
 mod real_networks;
 mod sample_event;

@@ -12,7 +12,7 @@ use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
 use serde_json::json;
 
 /// How many uploads are being received.
-fn count_partial_files(service: &Service) -> usize {
+pub(crate) fn count_partial_files(service: &Service) -> usize {
     let scratch = service.data_dir().join("objects/scratch").read_dir().expect("the folder of partial files");
     let names = scratch.map(|entry| entry.expect("an entry of the folder").path());
     names.filter(|path| path.extension().is_some_and(|kind| kind == "part")).count()

@@ -69,7 +69,7 @@ async fn check_not_blocked(ctx: &Context, email: &str, now: OffsetDateTime) -> R
 /// # Errors
 /// 400 with what is wrong with it.
 fn check_password(password: &str, email: &str, path: Vec<PathSegment>) -> Result<(), ApiError> {
-    let (code, message) = match password::judge(password, email) {
+    let (code, message) = match password::check_strength(password, email) {
         Ok(()) => return Ok(()),
         Err(PasswordProblem::TooShort) => {
             (code::TOO_SMALL, format!("must have at least {} characters", password::MIN_PASSWORD))

@@ -26,7 +26,7 @@ async fn read(ctx: &Context) -> Result<PipelineOverview, ApiError> {
 }
 
 pub(crate) async fn stream(ctx: Context, caller: Member, _: Nothing) -> Result<Response, ApiError> {
-    let place = ctx.progress_streams.take(caller.tenant.organization, caller.key)?;
+    let place = ctx.progress_streams.take_place(caller.tenant.organization, caller.key)?;
     let (events, response) = open_stream();
     let organization = caller.tenant.organization;
     let sending = async move {

@@ -81,6 +81,8 @@ pub struct TestSetup {
     pub body_budget: BodyBudget,
     /// The windows that processes share, in place of those of the database.
     pub rate_windows: Option<Arc<dyn RateWindows>>,
+    /// What else is changed of its store.
+    pub change_store: Box<dyn FnOnce(&mut Store)>,
 }
 
 /// Returns embeddings of fake selfies, whose bytes are words that say what they show.
@@ -230,6 +232,7 @@ impl TestService {
         let database_url = opening.database_url.clone();
         let mut store = runtime.block_on(Store::open(opening)).unwrap();
         store.rate_windows = setup.rate_windows.or(store.rate_windows);
+        (setup.change_store)(&mut store);
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();

@@ -21,6 +21,7 @@ pub(super) fn setup() -> TestSetup {
         credits: CreditSettings::default(),
         body_budget: BodyBudget::default(),
         rate_windows: None,
+        change_store: Box::new(|_| {}),
     }
 }
 

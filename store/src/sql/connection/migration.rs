@@ -123,7 +123,7 @@ async fn set_lock_timeout(connection: &mut PgConnection, limit: Duration) -> Sql
     connection.execute(AssertSqlSafe(set)).await.map(drop)
 }
 
-fn migrator() -> Migrator {
+pub(super) fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!("migrations/postgres");
     // During a rolling update an older replica may start on tables that a newer one has migrated already.
     migrator.set_ignore_missing(true);
@@ -177,6 +177,14 @@ async fn build_index(
     }
     tracing::info!(index = name, "building an index");
     connection.execute(AssertSqlSafe(format!("create index concurrently {name} on {on}"))).await.map(drop)
+}
+
+/// Returns the names of those of [`CONCURRENT_INDEXES`] that the next start builds.
+pub(super) async fn list_missing_indexes(connection: &mut PgConnection) -> SqlxResult<Vec<String>> {
+    let names = CONCURRENT_INDEXES.map(|index| index.name);
+    let missing = "select wanted from unnest($1::text[]) as wanted where not exists \
+         (select from pg_index where indexrelid = to_regclass(wanted) and indisvalid)";
+    sqlx::query_scalar(missing).bind(names.as_slice()).fetch_all(connection).await
 }
 
 #[cfg(test)]

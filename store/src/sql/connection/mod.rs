@@ -2,6 +2,7 @@
 
 pub(crate) mod migration;
 pub(crate) mod postgres;
+pub(crate) mod schema;
 pub(crate) mod sqlite;
 pub(crate) mod timed;
 mod vacuum;

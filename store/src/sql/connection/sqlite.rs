@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction};
@@ -22,7 +23,7 @@ use crate::traits::Result;
 use crate::turns::{Turn, Turns, current_organization};
 
 /// How long a statement waits for another process (a command beside the service) to commit.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long emptying the log waits for readers, and with it every writer.
 const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -257,11 +258,15 @@ pub(crate) async fn migrate(url: &str) -> Result<()> {
     let _lock = lock_for_migration(path.clone()).await?;
     let mut connection =
         connect_options(&path).create_if_missing(true).connect().await.map_err(store_error(OPERATION))?;
-    sqlx::migrate!("migrations/sqlite")
+    migrator()
         .run(&mut connection)
         .await
         .map_err(|cause| store_error(OPERATION)(sqlx::Error::from(cause)))?;
     connection.close().await.map_err(store_error(OPERATION))
+}
+
+pub(super) fn migrator() -> Migrator {
+    sqlx::migrate!("migrations/sqlite")
 }
 
 /// Waits for the exclusive lock on `<file>.lock`.
@@ -320,7 +325,7 @@ fn create_database_file(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

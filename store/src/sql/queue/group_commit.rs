@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
@@ -66,8 +67,12 @@ pub(crate) struct GroupCommit {
 impl GroupCommit {
     /// Starts the task on the current runtime.
     pub(crate) fn start(database: Database, shared: Arc<SharedLedger>) -> Arc<Self> {
+        Self::start_with(DatabaseCommit { database, shared, noted: NotedConfirmations::default() })
+    }
+
+    fn start_with(commits: impl CommitBatch + 'static) -> Arc<Self> {
         let (calls, receiver) = mpsc::channel(QUEUE_CAPACITY);
-        tokio::spawn(run(database, shared, receiver));
+        tokio::spawn(run(commits, receiver));
         Arc::new(Self { calls })
     }
 
@@ -81,19 +86,37 @@ impl GroupCommit {
     }
 }
 
-async fn run(database: Database, shared: Arc<SharedLedger>, mut calls: mpsc::Receiver<Confirmation>) {
+/// Commits the calls of a batch. A trait, so that a test can have one that panics.
+#[async_trait]
+trait CommitBatch: Send {
+    /// Returns what became of each call.
+    async fn commit(&mut self, calls: &[Confirmation]) -> Result<Vec<ConfirmedUploads>>;
+}
+
+/// Commits them to the database.
+struct DatabaseCommit {
+    database: Database,
+    shared: Arc<SharedLedger>,
+    noted: NotedConfirmations,
+}
+
+#[async_trait]
+impl CommitBatch for DatabaseCommit {
+    async fn commit(&mut self, calls: &[Confirmation]) -> Result<Vec<ConfirmedUploads>> {
+        let albums: Vec<AlbumId> = calls.iter().map(|call| call.album).collect();
+        self.noted.note(&self.database, albums.into_iter()).await?;
+        commit_batch(&self.database, &self.shared, calls).await
+    }
+}
+
+async fn run(mut commits: impl CommitBatch, mut calls: mpsc::Receiver<Confirmation>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
-    let mut noted = NotedConfirmations::default();
     let mut before = 1;
     while collect_batch(&mut calls, &mut batch, before).await {
         before = batch.len();
         metrics::histogram!(metric_names::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
-        let commit = async {
-            noted.note(&database, batch.iter().map(|call| call.album)).await?;
-            commit_batch(&database, &shared, &batch).await
-        };
         // A panic fails its batch alone: nobody else would ever commit one again.
-        let commit = AssertUnwindSafe(commit).catch_unwind();
+        let commit = AssertUnwindSafe(commits.commit(&batch)).catch_unwind();
         let failed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
         let committed = match tokio::time::timeout(COMMIT_TIMEOUT, commit).await {
             Ok(Ok(committed)) => committed,
@@ -207,4 +230,38 @@ async fn queue_uploads(
 
 fn is_to_be_queued(row: &PhotoRowState) -> bool {
     matches!(row.state, PhotoState::AwaitingUpload | PhotoState::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::PhotoId;
+
+    /// Panics at its first batch.
+    #[derive(Default)]
+    struct PanicsOnce {
+        has_panicked: bool,
+    }
+
+    #[async_trait]
+    impl CommitBatch for PanicsOnce {
+        async fn commit(&mut self, calls: &[Confirmation]) -> Result<Vec<ConfirmedUploads>> {
+            assert!(std::mem::replace(&mut self.has_panicked, true), "a panic of this test");
+            let confirmed = |call: &Confirmation| ConfirmedUploads {
+                photos: call.uploads.iter().map(|upload| upload.photo).collect(),
+                ..ConfirmedUploads::default()
+            };
+            Ok(calls.iter().map(confirmed).collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_confirmations_alone_and_later_ones_are_committed() {
+        let group_commit = GroupCommit::start_with(PanicsOnce::default());
+        let (album, photo) = (AlbumId::generate(), PhotoId::generate());
+        let confirm = || group_commit.confirm(album, vec![Upload { photo, size_bytes: None }]);
+        let failed = confirm().await.unwrap_err();
+        assert_eq!(failed.kind, StoreErrorKind::Unavailable);
+        assert_eq!(confirm().await.unwrap().photos, [photo]);
+    }
 }

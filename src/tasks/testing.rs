@@ -1,0 +1,143 @@
+//! Parts of a store whose calls tests of tasks see and hold up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use photofinish_store::Store;
+use photofinish_store::model::album::Tenant;
+use photofinish_store::model::cost::{
+    CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects,
+};
+use photofinish_store::model::ids::{AlbumId, ProcessId};
+use photofinish_store::model::process::Process;
+use photofinish_store::traits::{Costs, Processes, Result};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// How long a test waits for a call.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a process has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported {
+    pub reports: u32,
+    pub is_removed: bool,
+}
+
+/// Counts reports in place of storing them.
+pub struct CountedReports(watch::Sender<Reported>);
+
+impl CountedReports {
+    /// Replaces those of a store.
+    pub fn of(store: &mut Store) -> Arc<Self> {
+        let counted = Arc::new(Self(watch::Sender::new(Reported { reports: 0, is_removed: false })));
+        store.processes = counted.clone();
+        counted
+    }
+
+    pub fn now(&self) -> Reported {
+        *self.0.borrow()
+    }
+
+    /// Waits for another report than those that came before.
+    pub async fn wait_for_another(&self) {
+        let before = self.now().reports;
+        let mut reported = self.0.subscribe();
+        let another = reported.wait_for(|reported| reported.reports > before);
+        let another = timeout(WAIT_LIMIT, another).await.expect("the process reports");
+        assert!(another.is_ok());
+    }
+}
+
+#[async_trait]
+impl Processes for CountedReports {
+    async fn report(&self, _process: &Process) -> Result<()> {
+        self.0.send_modify(|reported| reported.reports += 1);
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<Process>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _id: ProcessId) -> Result<()> {
+        self.0.send_modify(|reported| reported.is_removed = true);
+        Ok(())
+    }
+}
+
+/// Costs of searches that are written when a test lets them: as a database that responds late.
+pub struct HeldCosts {
+    costs: Arc<dyn Costs>,
+    begun: Semaphore,
+    may_end: Semaphore,
+    written: AtomicU32,
+}
+
+impl HeldCosts {
+    /// Replaces those of a store.
+    pub fn of(store: &mut Store) -> Arc<Self> {
+        let held = Arc::new(Self {
+            costs: Arc::clone(&store.costs),
+            begun: Semaphore::new(0),
+            may_end: Semaphore::new(0),
+            written: AtomicU32::new(0),
+        });
+        store.costs = held.clone();
+        held
+    }
+
+    /// Waits until they are being written.
+    pub async fn wait_until_begun(&self) {
+        let begun = timeout(WAIT_LIMIT, self.begun.acquire()).await.expect("costs are written");
+        begun.expect("nobody closes it").forget();
+    }
+
+    /// Lets one write end, now or later.
+    pub fn let_one_end(&self) {
+        self.may_end.add_permits(1);
+    }
+
+    /// How many writes have ended.
+    pub fn written(&self) -> u32 {
+        self.written.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Costs for HeldCosts {
+    async fn costs(&self, tenant: &Tenant, query: CostQuery) -> Result<Vec<CostRow>> {
+        self.costs.costs(tenant, query).await
+    }
+
+    async fn stored(&self, tenant: &Tenant, album: Option<AlbumId>) -> Result<StoredObjects> {
+        self.costs.stored(tenant, album).await
+    }
+
+    async fn dearest(
+        &self,
+        album: AlbumId,
+        newest: u32,
+        weights: CostWeights,
+        limit: u32,
+    ) -> Result<Vec<PhotoCost>> {
+        self.costs.dearest(album, newest, weights, limit).await
+    }
+
+    async fn owner_of(&self, album: AlbumId) -> Result<Option<Tenant>> {
+        self.costs.owner_of(album).await
+    }
+
+    fn searches(&self) -> &SearchCosts {
+        self.costs.searches()
+    }
+
+    async fn flush_searches(&self) -> Result<()> {
+        self.begun.add_permits(1);
+        self.may_end.acquire().await.expect("nobody closes it").forget();
+        self.written.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
