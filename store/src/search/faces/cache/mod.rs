@@ -48,11 +48,11 @@ const INLINE_SCORING_FACES: usize = if cfg!(test) { 512 } else { 10_000 };
 const REMOVAL_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 250 });
 
 /// How often a search begins again when faces that it found have changed before it read their vectors. Each time it first
-/// catches up; only a deletion in the milliseconds in between makes another one necessary.
+/// catches up with what changed; only a deletion in the milliseconds in between makes another one necessary.
 const MAX_ATTEMPTS: usize = 4;
 
-/// How many small albums are searched at once, one on each core. More would take as long together: where more searches come
-/// than can be made, each gets so little of the cores that its client has left before it ends.
+/// How many small albums are searched at once, one on each core. More would take as long together and be answered later: where
+/// more searches come than can be made, each gets so little of the cores that its client has left before it ends.
 fn count_inline_places() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
@@ -63,12 +63,6 @@ struct FacesInTurn {
     _turn: Option<Turn>,
 }
 
-/// The faces that may be answers to each query, and the turn in which they are compared if a shared pass found them.
-struct ShortlistsInTurn {
-    found: Vec<Vec<ShortlistedFace>>,
-    _turn: Option<Turn>,
-}
-
 /// The albums in memory.
 pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
@@ -76,10 +70,9 @@ pub(crate) struct FaceCache {
     scorer: Cosine,
     /// Where hot albums are too.
     gpu: OnceLock<Arc<GpuAlbums>>,
-    /// For searches of small albums, on the calling threads. They wait for the database in between: each organization has its own.
+    /// For searches of small albums, which are made on the calling threads and wait for the database in between: so each
+    /// organization has turns of its own, and none waits for what another waits for.
     inline_turns: OrganizationTurns,
-    /// For what follows a shared pass, which answers many at once: tasks of the runtime wait for each other.
-    ranking_turns: OrganizationTurns,
     /// To whom searches are charged.
     costs: Arc<SearchCosts>,
 }
@@ -93,7 +86,6 @@ impl FaceCache {
             scorer: Cosine::new(&Device::Cpu),
             gpu: OnceLock::new(),
             inline_turns: OrganizationTurns::for_impatient(count_inline_places()),
-            ranking_turns: OrganizationTurns::for_impatient(count_inline_places()),
             costs: Arc::default(),
         }
     }
@@ -287,8 +279,8 @@ impl FaceCache {
         faces: OwnedRwLockReadGuard<AlbumFaces>,
         queries: &[FaceQuery],
         progress: Progress,
-    ) -> Result<ShortlistsInTurn> {
-        let (mut faces, mut progress, mut turn) = (faces, progress, None);
+    ) -> Result<Vec<Vec<ShortlistedFace>>> {
+        let (mut faces, mut progress) = (faces, progress);
         let found = loop {
             if faces.matrix.len() <= INLINE_SCORING_FACES {
                 let before = thread_cpu_time();
@@ -302,17 +294,16 @@ impl FaceCache {
             drop(faces);
             let devices = PassDevices { scanner: self.scanner, gpu: self.gpu.get().cloned() };
             if let Some(found) = passes.shortlist(devices, lock, queries.to_vec(), progress).await? {
-                turn = Some(self.ranking_turns.take(current_organization()).await);
                 break found;
             }
             // They were dropped meanwhile, because so much has changed that they must be read again.
             let Some(current) = self.current_faces(album).await? else {
-                return Ok(ShortlistsInTurn { found: vec![Vec::new(); queries.len()], _turn: None });
+                return Ok(vec![Vec::new(); queries.len()]);
             };
             (faces, progress) = (current, Progress::Continued);
         };
         self.costs.add(album, FACE_SEARCH_STAGE, Spent { cpu: found.cpu, ..Spent::default() });
-        Ok(ShortlistsInTurn { found: found.found, _turn: turn })
+        Ok(found.found)
     }
 
     fn ranker(&self, album: AlbumId) -> Ranker<'_> {
@@ -364,9 +355,9 @@ impl FaceIndex for FaceCache {
             };
             // From here on the faces may change: reading from the database holds up no update of the album.
             let progress = Progress::of_attempt(attempt);
-            let mut shortlists = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?;
+            let shortlist = self.shortlist(album, faces, std::slice::from_ref(&query), progress).await?.pop();
             let mut ranker = self.ranker(album);
-            let hits = ranker.rank(&query, shortlists.found.pop().unwrap_or_default()).await?;
+            let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;
             if ranker.is_current() || attempt == MAX_ATTEMPTS {
                 let to_hit = |face: ScoredFace| FaceHit {
                     photo: face.photo,
@@ -381,8 +372,8 @@ impl FaceIndex for FaceCache {
 
     async fn find_person(&self, album: AlbumId, query: SelfieQuery) -> Result<Vec<SelfieHit>> {
         self.costs.count(album, FACE_SEARCH_STAGE);
-        let SelfieQuery { ref probe, scale, min_score, limit } = query;
-        let search = SelfieSearch { probe, scale, min_score, limit };
+        let SelfieQuery { probe, scale, min_score, limit } = &query;
+        let search = SelfieSearch { probe, scale: *scale, min_score: *min_score, limit: *limit };
         let mut attempt = 1;
         loop {
             let Some(FacesInTurn { faces, _turn }) = self.faces_to_search(album).await? else {

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::OwnedRwLockReadGuard;
 
-use super::{FaceCache, ShortlistsInTurn};
+use super::FaceCache;
 use crate::model::ids::{AlbumId, FaceId};
 use crate::model::photo::Embedding;
 use crate::search::faces::passes::Progress;
@@ -57,8 +57,7 @@ impl AlbumFaces for PersonSearch<'_> {
             None => (self.cache.faces_in_memory(self.album).await?, Progress::Continued),
         };
         let Some(faces) = faces else { return Ok(vec![Vec::new(); queries.len()]) };
-        let ShortlistsInTurn { found: shortlists, _turn } =
-            self.cache.shortlist(self.album, faces, &queries, progress).await?;
+        let shortlists = self.cache.shortlist(self.album, faces, &queries, progress).await?;
         let mut ranker = self.ranker.lock().await;
         let mut found = Vec::with_capacity(queries.len());
         for (query, shortlist) in queries.iter().zip(shortlists) {

@@ -53,33 +53,3 @@ async fn a_search_that_leaves_while_it_waits_gives_its_turn_to_another() {
     source.read_permits.as_ref().unwrap().add_permits(1);
     assert_eq!(spawn_search(&cache, album).await.unwrap(), FACES);
 }
-
-#[tokio::test]
-async fn searches_that_one_pass_has_answered_go_on_a_few_at_a_time_and_keep_no_other_waiting() {
-    let read_permits = Some(Semaphore::new(0));
-    let source = ObservedSource { read_permits, faces: INLINE_SCORING_FACES + 1, ..ObservedSource::new(1) };
-    let source = Arc::new(source);
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let album = AlbumId::generate();
-    let places = count_inline_places() as usize;
-    let searches: Vec<_> = (0..3 * places).map(|_| spawn_search(&cache, album)).collect();
-    let wait_for = async |reading: usize| {
-        while source.reading.load(Ordering::SeqCst) < reading {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        // The others would come too.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(source.reading.load(Ordering::SeqCst), reading, "searches at once");
-    };
-    wait_for(places).await;
-    let of_another = {
-        let cache = Arc::clone(&cache);
-        let search = async move { cache.nearest(album, &probe(), 100, 0.5).await.unwrap().len() };
-        tokio::spawn(on_behalf_of(OrganizationId::generate(), search))
-    };
-    wait_for(places + 1).await;
-    source.read_permits.as_ref().unwrap().add_permits(100 * places);
-    for search in searches.into_iter().chain([of_another]) {
-        assert_eq!(search.await.unwrap(), 100);
-    }
-}
