@@ -12,7 +12,7 @@ use photofinish_store::model::ids::OrganizationId;
 
 /// What an organization that was away is ahead of the others when it comes back, and so the longest that all of them wait for it
 /// more than for each other. An ordinary photo takes less in every stage.
-const CREDIT: Duration = Duration::from_millis(250);
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// How much time each organization has used.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl VirtualTimes {
     }
 
     fn least(&self) -> Duration {
-        self.clock.saturating_sub(CREDIT)
+        self.clock.saturating_sub(HEAD_START)
     }
 }
 
@@ -48,19 +48,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_away_comes_back_with_the_credit_and_no_more() {
+    fn who_was_away_comes_back_with_a_head_start_and_no_more() {
         let [busy, away] = [(); 2].map(|()| OrganizationId::generate());
         let mut times = VirtualTimes::default();
-        times.charge(away, CREDIT);
+        times.charge(away, HEAD_START);
         for _ in 0..10 {
-            times.charge(busy, CREDIT);
+            times.charge(busy, HEAD_START);
         }
-        // The last of its work began at nine times the credit.
-        assert_eq!((times.of(busy), times.of(away)), (CREDIT * 10, CREDIT * 8));
+        // The last of its work began at nine times the head start.
+        assert_eq!((times.of(busy), times.of(away)), (HEAD_START * 10, HEAD_START * 8));
         assert_eq!(times.used.len(), 1, "{times:?}");
-        times.charge(away, CREDIT);
-        assert_eq!((times.of(away), times.clock), (CREDIT * 9, CREDIT * 9), "others' clocks do not go back");
-        times.charge(away, CREDIT);
+        times.charge(away, HEAD_START);
+        assert_eq!((times.of(away), times.clock), (HEAD_START * 9, HEAD_START * 9), "others' clocks do not go back");
+        times.charge(away, HEAD_START);
         assert_eq!(times.of(away), times.of(busy));
     }
 }
