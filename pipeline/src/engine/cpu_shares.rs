@@ -254,7 +254,7 @@ impl State {
 
     fn rank(&self, owner: OrganizationId) -> Rank {
         let Served { shares, last_turn } = self.served.get(&owner).copied().unwrap_or_default();
-        Rank { shares, used: self.times.of(owner), last_turn }
+        Rank { shares, used: self.times.used_by(owner), last_turn }
     }
 
     /// Whose turn it is: the place of the claim, and for which organization.

@@ -149,9 +149,9 @@ impl<T, P> State<T, P> {
     }
 
     fn has_used_least(&self, organization: OrganizationId) -> bool {
-        let used = self.times.of(organization);
+        let used = self.times.used_by(organization);
         let mut others = self.backlogs.iter().map(|backlog| backlog.organization);
-        others.all(|other| other == organization || used < self.times.of(other))
+        others.all(|other| other == organization || used < self.times.used_by(other))
     }
 
     /// Adds a photo behind those at the start of its organization's backlog that have begun. These wait for the same, each in

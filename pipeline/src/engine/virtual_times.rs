@@ -18,20 +18,20 @@ const HEAD_START: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(crate) struct VirtualTimes {
     clock: Duration,
-    /// Those that are ahead of the least that anybody has.
+    /// Of those that have used more than the least that counts for anybody.
     used: HashMap<OrganizationId, Duration>,
 }
 
 impl VirtualTimes {
     /// What an organization has used: who has least is next.
-    pub(crate) fn of(&self, organization: OrganizationId) -> Duration {
+    pub(crate) fn used_by(&self, organization: OrganizationId) -> Duration {
         let used = self.used.get(&organization).copied().unwrap_or_default();
         used.max(self.least())
     }
 
     /// Adds what an organization has used.
     pub(crate) fn charge(&mut self, organization: OrganizationId, time: Duration) {
-        let began_at = self.of(organization);
+        let began_at = self.used_by(organization);
         self.clock = self.clock.max(began_at);
         self.used.insert(organization, began_at + time);
         let least = self.least();
@@ -56,11 +56,15 @@ mod tests {
             times.charge(busy, HEAD_START);
         }
         // The last of its work began at nine times the head start.
-        assert_eq!((times.of(busy), times.of(away)), (HEAD_START * 10, HEAD_START * 8));
+        assert_eq!((times.used_by(busy), times.used_by(away)), (HEAD_START * 10, HEAD_START * 8));
         assert_eq!(times.used.len(), 1, "{times:?}");
         times.charge(away, HEAD_START);
-        assert_eq!((times.of(away), times.clock), (HEAD_START * 9, HEAD_START * 9), "others' clocks do not go back");
+        assert_eq!(
+            (times.used_by(away), times.clock),
+            (HEAD_START * 9, HEAD_START * 9),
+            "others' clocks do not go back"
+        );
         times.charge(away, HEAD_START);
-        assert_eq!(times.of(away), times.of(busy));
+        assert_eq!(times.used_by(away), times.used_by(busy));
     }
 }
