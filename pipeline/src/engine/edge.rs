@@ -34,6 +34,9 @@ pub(crate) struct OpenPhoto<T, P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgeClosed;
 
+/// An organization that is less behind the others does not go on: steps that take less are not worth it.
+const LEAST_LAG: Duration = Duration::from_millis(10);
+
 /// What is called when an edge has space again.
 pub(crate) type OnSpace = Box<dyn Fn() + Send + Sync>;
 
@@ -135,12 +138,12 @@ impl<T, P> State<T, P> {
     }
 
     /// Adds a photo that needs more steps at the end of its organization's backlog. Steps differ: a part of a small photo takes
-    /// a tenth of the time that a cell of a grid does. So the organization has the next turn as well while it has used less
-    /// time than every other that waits.
+    /// a tenth of the time that a cell of a grid does. So the organization has the next turn as well while every other that waits
+    /// has used more time.
     fn push_begun(&mut self, photo: OpenPhoto<T, P>) {
         let organization = photo.photo.ticket.organization();
         self.push(photo);
-        if self.has_used_least(organization)
+        if self.is_behind(organization)
             && let Some(at) = self.backlogs.iter().position(|backlog| backlog.organization == organization)
             && let Some(backlog) = self.backlogs.remove(at)
         {
@@ -148,10 +151,10 @@ impl<T, P> State<T, P> {
         }
     }
 
-    fn has_used_least(&self, organization: OrganizationId) -> bool {
-        let used = self.times.used_by(organization);
+    fn is_behind(&self, organization: OrganizationId) -> bool {
+        let used = self.times.used_by(organization) + LEAST_LAG;
         let mut others = self.backlogs.iter().map(|backlog| backlog.organization);
-        others.all(|other| other == organization || used < self.times.used_by(other))
+        others.all(|other| other == organization || used <= self.times.used_by(other))
     }
 
     /// Adds a photo behind those at the start of its organization's backlog that have begun. These wait for the same, each in

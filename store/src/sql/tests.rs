@@ -166,7 +166,9 @@ async fn keys_are_looked_up_while_every_reader_is_busy() {
     let (_folder, _store, database) = open_store().await;
     let mut busy = Vec::new();
     while busy.len() < database.reader.options().get_max_connections() as usize {
-        busy.push(database.acquire_reader().await.unwrap());
+        // No organization has them all.
+        let reader = on_behalf_of(OrganizationId::generate(), database.acquire_reader());
+        busy.push(reader.await.unwrap());
     }
     let keys = SqlKeys::new(Database::Sqlite(database.clone()));
     let found = crate::traits::Keys::find(&keys, &[7; 32]).await.unwrap();
