@@ -1,13 +1,11 @@
 //! Faces in the database, for the face index.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
 use tokio::task::consume_budget;
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -24,9 +22,6 @@ use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
 const OPERATION: &str = "read faces";
-
-/// How long rows of a file gather while none is there: fewer than its connection keeps ready arrive in it.
-const GATHER_TIME: Duration = Duration::from_millis(1);
 
 macro_rules! select_faces {
     ($rest:literal) => {
@@ -131,8 +126,7 @@ impl FaceSource for SqlFaces {
         let mut faces = ReadFaces::new(memory);
         match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
-                let rows = sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot);
-                faces.read(Box::pin(gather(rows))).await?;
+                faces.read(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot)).await?;
                 faces.read_bibs(sqlx::query_as(ALBUM_READINGS).bind(album).fetch(&mut **snapshot)).await?;
             }
             Transaction::Postgres(link) => {
@@ -200,21 +194,6 @@ impl FaceSource for SqlFaces {
         };
         rows.into_iter().map(to_embedding).collect()
     }
-}
-
-/// The rows of a thread that reads them one by one: where none is there, some are waited for. Woken for each, the task that reads
-/// them and that thread would hand each other the cores a hundred thousand times a second.
-fn gather<S: Stream + Unpin>(rows: S) -> impl Stream<Item = S::Item> {
-    stream::unfold(rows, |mut rows| async move {
-        let next = match rows.next().now_or_never() {
-            Some(next) => next,
-            None => {
-                sleep(GATHER_TIME).await;
-                rows.next().await
-            }
-        };
-        next.map(|row| (row, rows))
-    })
 }
 
 async fn load_latest_change(snapshot: &mut Transaction, album: AlbumId) -> Result<Change> {

@@ -46,9 +46,6 @@ const SCANNERS: u32 = 1;
 /// large album takes seconds.
 const FACE_LOADERS: u32 = 1;
 
-/// Faces that such a connection reads ahead, a kilobyte or two each: more than it reads in the time in which they gather.
-const FACES_READY: usize = 1024;
-
 /// How much lower the priority of a thread that reads a whole album is: half a million photos take it a tenth of a second,
 /// and others that read a few rows want the core at the same time. More than that of the stages of the pipeline.
 const SCAN_NICENESS: i32 = 5;
@@ -144,21 +141,19 @@ impl SqliteFile {
         };
         let writer =
             pool(1).connect_with(connect_options(&path)).await.map_err(store_error("open the database"))?;
-        let reading = connect_options(&path).read_only(true);
-        let open_pool = async |pool: SqlitePoolOptions, options: &SqliteConnectOptions| {
-            let readers = pool.connect_with(options.clone()).await;
+        let open_pool = async |pool: SqlitePoolOptions| {
+            let readers = pool.connect_with(connect_options(&path).read_only(true)).await;
             readers.map_err(store_error("open the database for reading"))
         };
-        let reading_faces = reading.clone().row_buffer_size(FACES_READY);
         let low_priority = |connections: u32| {
             pool(connections).after_connect(|connection, _| Box::pin(lower_priority_of_thread(connection)))
         };
         Ok(Self {
             writer,
-            reader: open_pool(pool(READERS), &reading).await?,
-            key_reader: open_pool(pool(KEY_READERS), &reading).await?,
-            scanner: open_pool(low_priority(SCANNERS), &reading).await?,
-            face_loader: open_pool(low_priority(FACE_LOADERS), &reading_faces).await?,
+            reader: open_pool(pool(READERS)).await?,
+            key_reader: open_pool(pool(KEY_READERS)).await?,
+            scanner: open_pool(low_priority(SCANNERS)).await?,
+            face_loader: open_pool(low_priority(FACE_LOADERS)).await?,
             write_turns: Turns::default(),
             read_turns: Turns::with_one_for_others(READERS),
             path,
