@@ -108,7 +108,7 @@ mod tests {
     async fn counts_that_are_being_written_at_the_stop_are_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(test_settings(folder.path())).await.unwrap();
-        let costs = HeldCosts::of(&mut store);
+        let costs = HeldCosts::install(&mut store);
         let (stop, stopped) = watch::channel(false);
         let mut flushing = std::pin::pin!(flush_until_stopped(&store, stopped));
         tokio::select! {
@@ -116,7 +116,7 @@ mod tests {
             () = costs.wait_until_begun() => {}
         }
         stop.send_replace(true);
-        assert!(flushing.as_mut().now_or_never().is_none(), "the write is waited for");
+        assert!(flushing.as_mut().now_or_never().is_none(), "the stop ended the flush");
         costs.let_one_end();
         flushing.await;
         assert_eq!(costs.written(), 1);
@@ -126,7 +126,7 @@ mod tests {
     async fn counts_that_cannot_be_written_do_not_keep_the_process_from_ending() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(test_settings(folder.path())).await.unwrap();
-        let costs = HeldCosts::of(&mut store);
+        let costs = HeldCosts::install(&mut store);
         let (stop, stopped) = watch::channel(false);
         let flushing = async {
             flush_until_stopped(&store, stopped).await;

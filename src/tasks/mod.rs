@@ -168,7 +168,7 @@ mod tests {
     async fn open_store() -> (TempDir, Store, Arc<CountedReports>, Arc<HeldCosts>) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(test_settings(folder.path())).await.unwrap();
-        let (reports, costs) = (CountedReports::of(&mut store), HeldCosts::of(&mut store));
+        let (reports, costs) = (CountedReports::install(&mut store), HeldCosts::install(&mut store));
         (folder, store, reports, costs)
     }
 

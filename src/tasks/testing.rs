@@ -31,7 +31,7 @@ pub struct CountedReports(watch::Sender<Reported>);
 
 impl CountedReports {
     /// Replaces those of a store.
-    pub fn of(store: &mut Store) -> Arc<Self> {
+    pub fn install(store: &mut Store) -> Arc<Self> {
         let counted = Arc::new(Self(watch::Sender::new(Reported { reports: 0, is_removed: false })));
         store.processes = counted.clone();
         counted
@@ -78,7 +78,7 @@ pub struct HeldCosts {
 
 impl HeldCosts {
     /// Replaces those of a store.
-    pub fn of(store: &mut Store) -> Arc<Self> {
+    pub fn install(store: &mut Store) -> Arc<Self> {
         let held = Arc::new(Self {
             costs: Arc::clone(&store.costs),
             begun: Semaphore::new(0),

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use photofinish_store::panic_message;
 
 use crate::engine::budget::Budgets;
 use crate::engine::cpu_shares::CpuShares;
@@ -15,7 +16,7 @@ use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
 use crate::engine::outlet::Outlet;
 use crate::engine::pipeline_stats::PipelineStats;
-use crate::engine::runner::{Exit, StageFactory, Worker, panic_message};
+use crate::engine::runner::{Exit, StageFactory, Worker};
 use crate::engine::stage::SteppedStage;
 use crate::engine::stage_shares::StageShares;
 use crate::engine::store_client::{KillSwitch, StoreClient};

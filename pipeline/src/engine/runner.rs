@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use photofinish_store::model::cost::{OVERHEAD_STAGE, Spent};
 use photofinish_store::model::photo::FailureReason;
-pub(crate) use photofinish_store::panic_message;
+use photofinish_store::panic_message;
 
 use crate::engine::cpu_shares::{CpuShares, HeldShare};
 use crate::engine::edge::{Inlet, OpenPhoto, Received};
