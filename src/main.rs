@@ -16,6 +16,7 @@ mod own_process;
 mod probe_process;
 mod role;
 mod run;
+mod schema;
 mod secrets;
 mod servers;
 mod shutdown;

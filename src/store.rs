@@ -8,7 +8,7 @@ use anyhow::Context;
 use photofinish_store::folder::make_folder;
 use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
-use photofinish_store::{DatabaseKind, Organizations, SealedSecrets, Store, StoreSettings};
+use photofinish_store::{DatabaseKind, MasterSecret, Organizations, SealedSecrets, Store, StoreSettings};
 
 use crate::config::Config;
 use crate::role::Role;
@@ -20,22 +20,43 @@ use crate::secrets;
 /// When the data folder, the database or the storage cannot be used.
 pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
     create_data_folder(&config.settings.service.data_dir)?;
-    let settings = StoreSettings {
+    let signing_secret = secrets::load_or_create_signing_secret(&config.secrets_dir())?;
+    let settings = store_settings(config, signing_secret, secrets::load_master_secret(config)?);
+    Ok(Store::open(settings).await?)
+}
+
+/// Opens a store whose database is up to date and whose storage is prepared. Creates neither the data folder nor a secret: it
+/// signs no URL of a local storage that anybody can use.
+///
+/// # Errors
+/// When the database or the storage cannot be used.
+pub async fn open_for_diagnosis(
+    config: &Config,
+    master_secret: Option<MasterSecret>,
+) -> anyhow::Result<Store> {
+    Ok(Store::open(store_settings(config, rand::random(), master_secret)).await?)
+}
+
+fn store_settings(
+    config: &Config,
+    signing_secret: [u8; 32],
+    master_secret: Option<MasterSecret>,
+) -> StoreSettings {
+    StoreSettings {
         database_url: config.database_url.clone(),
         server_limits: config.server_limits,
         storage_url: config.storage_url.clone(),
         cloud: config.cloud.clone(),
         public_url: config.public_url.clone(),
-        signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
-        master_secret: secrets::load_master_secret(config)?,
+        signing_secret,
+        master_secret,
         backup_days: config.settings.secrets.backup_days,
         attempt_limit: config.settings.queue.attempt_limit as u32,
         max_cells: config.settings.pipeline.max_grid_cells,
         credits: config.settings.credits.credit_settings(),
         face_index_bytes: config.settings.api.face_index_bytes as usize,
         queue: config.queue.clone(),
-    };
-    Ok(Store::open(settings).await?)
+    }
 }
 
 /// As [`open_readable_store`], and says in the log what the service lacks without a master secret.
@@ -60,8 +81,17 @@ pub async fn open_for_service(config: &Config) -> anyhow::Result<Store> {
 /// As [`open_store`]; when the secrets cannot be opened, with the setting that is missing or wrong.
 pub async fn open_readable_store(config: &Config) -> anyhow::Result<Store> {
     let store = open_store(config).await?;
+    check_sealed_secrets(&store).await?;
+    Ok(store)
+}
+
+/// Checks that the secrets in the database can be opened.
+///
+/// # Errors
+/// When they cannot, with the setting that is missing or wrong.
+pub async fn check_sealed_secrets(store: &Store) -> anyhow::Result<()> {
     match store.check_sealed_secrets().await? {
-        SealedSecrets::Readable => Ok(store),
+        SealedSecrets::Readable => Ok(()),
         SealedSecrets::NoMasterSecret => {
             anyhow::bail!("PHOTOFINISH_SECRET_KEY is missing: secrets in the database are sealed with it")
         }

@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// How long an invitation, or a link to another password, can be used.
 const INVITATION_TTL: Duration = Duration::hours(72);
@@ -110,6 +110,9 @@ fn parse_email(text: &str) -> Result<String, String> {
 /// When the database cannot be used, or there is no account of this address.
 pub fn run(config: &Config, command: AccountCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
+        if matches!(command, AccountCommand::List) {
+            schema::require_current(config).await?;
+        }
         let organizations = store::open_organizations(config).await?;
         match command {
             AccountCommand::Invite(arguments) => invite(config, &organizations, arguments).await,

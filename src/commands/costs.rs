@@ -17,7 +17,7 @@ use super::credits::find_organization;
 use super::key::ModeArgument;
 use super::usage::{align, parse_day};
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// Rows of one report at most.
 const MAX_ROWS: u32 = 1_000_000;
@@ -58,7 +58,7 @@ enum CostKey {
 /// Runs the command.
 ///
 /// # Errors
-/// When the database cannot be used, or there is no such organization.
+/// When the database cannot be used or is not up to date, or there is no such organization.
 pub fn run(config: &Config, arguments: &CostsArguments) -> anyhow::Result<ExitCode> {
     if matches!((arguments.from, arguments.to), (Some(from), Some(to)) if to < from) {
         bail!("--to must not be before --from");
@@ -75,6 +75,7 @@ pub fn run(config: &Config, arguments: &CostsArguments) -> anyhow::Result<ExitCo
 }
 
 async fn load(config: &Config, arguments: &CostsArguments) -> anyhow::Result<(Vec<CostRow>, StoredObjects)> {
+    schema::require_current(config).await?;
     let organizations = store::open_organizations(config).await?;
     let album = arguments.album.map(AlbumId);
     let tenant =

@@ -12,7 +12,7 @@ use photofinish_store::model::key::KeyMode;
 
 use super::key::ModeArgument;
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// What to do with credits.
 #[derive(Subcommand)]
@@ -50,6 +50,9 @@ pub struct GrantArguments {
 /// When the database cannot be used, or there is no such organization.
 pub fn run(config: &Config, command: CreditsCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
+        if matches!(command, CreditsCommand::Show { .. }) {
+            schema::require_current(config).await?;
+        }
         let organizations = store::open_organizations(config).await?;
         match command {
             CreditsCommand::Grant(arguments) => grant(&organizations, arguments).await,

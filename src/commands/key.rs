@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
 use crate::config::credits::{limits_to_text, rate_limit};
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// What to do with keys.
 #[derive(Subcommand)]
@@ -91,6 +91,9 @@ fn parse_expiry(text: &str) -> Result<OffsetDateTime, String> {
 /// When the database cannot be used, or the key to revoke does not exist.
 pub fn run(config: &Config, command: KeyCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
+        if matches!(command, KeyCommand::List) {
+            schema::require_current(config).await?;
+        }
         let keys = store::open_keys(config).await?;
         match command {
             KeyCommand::Create(arguments) => create(keys.as_ref(), arguments).await,

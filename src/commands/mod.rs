@@ -5,6 +5,7 @@ pub mod costs;
 pub mod credits;
 pub mod doctor;
 mod doctor_cors;
+mod doctor_store;
 pub mod key;
 pub mod models;
 pub mod organization;

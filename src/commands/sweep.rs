@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use photofinish_store::{GcOptions, GcReport};
 
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// How to collect garbage.
 #[derive(clap::Args)]
@@ -23,6 +23,9 @@ pub struct SweepArguments {
 pub fn run(config: &Config, arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
     let options = GcOptions { min_age: config.settings.gc.min_age, is_dry_run: arguments.dry_run };
     let report = run::block_on(async {
+        if arguments.dry_run {
+            schema::require_current(config).await?;
+        }
         let store = store::open_store(config).await?;
         let report = store.collect_garbage(options).await?;
         store.close().await;

@@ -13,7 +13,7 @@ use time::macros::format_description;
 use super::credits::find_organization;
 use super::key::ModeArgument;
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// Rows of one report at most.
 const MAX_ROWS: u32 = 1_000_000;
@@ -56,7 +56,7 @@ pub(super) fn parse_day(text: &str) -> Result<Date, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the database cannot be used, or there is no such organization.
+/// When the database cannot be used or is not up to date, or there is no such organization.
 pub fn run(config: &Config, arguments: &UsageArguments) -> anyhow::Result<ExitCode> {
     if arguments.to < arguments.from {
         bail!("--to must not be before --from");
@@ -69,6 +69,7 @@ pub fn run(config: &Config, arguments: &UsageArguments) -> anyhow::Result<ExitCo
 }
 
 async fn load(config: &Config, arguments: &UsageArguments) -> anyhow::Result<Vec<UsageRow>> {
+    schema::require_current(config).await?;
     let organizations = store::open_organizations(config).await?;
     let organization = find_organization(&organizations, &arguments.organization).await?;
     let tenant = Tenant { organization, mode: KeyMode::from(arguments.mode) };

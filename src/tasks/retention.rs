@@ -115,6 +115,7 @@ fn decide(album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime, now: Offs
 
 #[cfg(test)]
 mod tests {
+    use photofinish_store::conformance::{AlbumFixture, test_settings};
     use photofinish_store::model::album::Tenant;
     use photofinish_store::model::ids::OrganizationId;
     use photofinish_store::model::key::KeyMode;
@@ -162,5 +163,28 @@ mod tests {
         assert_eq!(decide_at(&told, days(1030)), Decision::Erase);
         let busy = AgeingAlbum { is_busy: true, ..told };
         assert_eq!(decide_at(&busy, days(1030)), Decision::Wait);
+    }
+
+    /// A page has two hundred albums, and each of those before may take long.
+    #[tokio::test]
+    async fn an_album_that_has_got_a_photo_since_its_page_was_read_is_not_erased() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+        let limit = RetentionConfig { photos_days: Some(30), faces_days: None };
+        let now = OffsetDateTime::now_utc() + time::Duration::days(100);
+        let read_page = async || store.erasures.list_ageing(None).await.unwrap().remove(0);
+        judge_album(&store, &read_page().await, limit, now).await.unwrap();
+        let told = read_page().await;
+        assert_eq!(decide(&told, ExpiringPart::Photos, told.told_photos_expire_at, now), Decision::Erase);
+
+        fixture.queue_photos(1).await;
+        judge_album(&store, &told, limit, now).await.unwrap();
+        assert_eq!(store.erasures.list_running(None).await.unwrap(), []);
+
+        fixture.process_next_photo(Vec::new(), Vec::new()).await;
+        judge_album(&store, &told, limit, now).await.unwrap();
+        assert_eq!(store.erasures.list_running(None).await.unwrap().len(), 1);
     }
 }

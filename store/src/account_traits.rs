@@ -20,7 +20,8 @@ pub trait Accounts: Send + Sync {
     async fn make_link(&self, account: AccountId, link: NewLink) -> Result<()>;
     /// Returns the link of this digest, also when it has expired.
     async fn find_link(&self, digest: &TokenDigest) -> Result<Option<Link>>;
-    /// Uses a link: it can be used once. A new password ends all sessions. `NotFound` when it was used before.
+    /// Uses a link: it can be used once. A new password ends all sessions and links. `NotFound` when it was used or ended
+    /// before.
     async fn use_link(&self, usage: LinkUse) -> Result<Account>;
     /// Returns what the password of an address is compared with.
     async fn find_credentials(&self, email: &str) -> Result<Option<Credentials>>;
@@ -57,6 +58,6 @@ pub trait Accounts: Send + Sync {
         id: AccountId,
         change: AccountChange,
     ) -> Result<Account>;
-    /// Sets another password and ends all sessions but one.
+    /// Sets another password, and ends all links and all sessions but one.
     async fn set_password(&self, account: AccountId, password: String, kept: SessionId) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Invitations in the console: whom an owner may let in again.
+//! Invitations in the console: whom an owner may let in again, and which links end.
 
 use photofinish_store::model::account::{LinkPurpose, NewAccount, NewLink, Role};
 use serde_json::json;
@@ -68,4 +68,20 @@ fn an_invitation_enables_no_disabled_account() {
     get().defined_error(404, "NOT_FOUND");
     disable(false);
     assert_eq!(get().ok()["email"], "ben@race.example");
+}
+
+#[test]
+fn another_password_ends_the_links_that_were_made_before() {
+    let service = TestService::start();
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let ben = signed_in(&service, "ben@race.example", Role::Viewer);
+    let account = ben.call("session/get", json!({})).ok()["account"]["id"].clone();
+    let reset = owner.call("accounts/reset", json!({ "accountId": account })).ok();
+    let token = reset["link"].as_str().unwrap().rsplit('/').next().unwrap();
+    let get = || Browser::new(&service).call("invitation/get", json!({ "token": token }));
+    assert_eq!(get().ok()["purpose"], "reset");
+    let change = json!({ "password": { "current": PASSWORD, "new": "five dry cats sit" } });
+    ben.call("account/update", change).ok();
+    get().defined_error(404, "NOT_FOUND");
+    ben.call("session/get", json!({})).ok();
 }

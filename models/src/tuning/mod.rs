@@ -206,12 +206,7 @@ fn measure_network(
             }
         }
     }
-    let started = Instant::now();
-    let mut runs = 0;
-    while runs < LEAST_RUNS || started.elapsed() < TIME_FOR_RUNS {
-        opened.iter_mut().try_for_each(|open| open.time(&input))?;
-        runs += 1;
-    }
+    run_in_turns(&mut opened, TIME_FOR_RUNS, |open| open.time(&input))?;
     let reference = opened.first().map(|open| open.output.clone()).unwrap_or_default();
     for OpenBackend { backend, output, shortest, .. } in opened {
         measurements.add(Measurement {
@@ -220,6 +215,21 @@ fn measure_network(
             microseconds: u64::try_from(shortest.as_micros()).unwrap_or(u64::MAX),
             cosine: cosine(&reference, &output),
         });
+    }
+    Ok(())
+}
+
+/// Runs all backends one after the other, again and again for this time, and [`LEAST_RUNS`] times at least.
+fn run_in_turns<B>(
+    backends: &mut [B],
+    time_for_runs: Duration,
+    mut run: impl FnMut(&mut B) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
+    let started = Instant::now();
+    let mut runs = 0;
+    while runs < LEAST_RUNS || started.elapsed() < time_for_runs {
+        backends.iter_mut().try_for_each(&mut run)?;
+        runs += 1;
     }
     Ok(())
 }
@@ -295,6 +305,21 @@ mod tests {
         let old = Cpu { precisions: Vec::new(), ..cpu.clone() };
         assert_eq!(list_backends(true, &old, &integers), backends(&[F32]));
         assert_eq!(list_backends(false, &cpu, &integers), backends(&[]));
+    }
+
+    /// Else what the machine does meanwhile would slow one backend and not the next.
+    #[test]
+    fn runs_of_all_backends_take_turns() {
+        let mut order = Vec::new();
+        let mut backends = ["onnxruntime", "openvino-f32", "openvino-bf16"];
+        let run = |backend: &mut &'static str| {
+            order.push(*backend);
+            Ok(())
+        };
+        run_in_turns(&mut backends, Duration::ZERO, run).unwrap();
+        assert_eq!(order, backends.repeat(LEAST_RUNS));
+        let failure = || ModelError::Runtime("it cannot run".into());
+        assert!(run_in_turns(&mut backends, Duration::ZERO, |_| Err(failure())).is_err());
     }
 
     #[test]

@@ -33,6 +33,14 @@ pub struct Listing {
 /// # Errors
 /// When the folder itself cannot be read.
 pub fn list_photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
+    list_photos_read_by(folder, prefix, read_folder)
+}
+
+fn list_photos_read_by(
+    folder: &Path,
+    prefix: &str,
+    read_folder: impl Fn(&Path) -> io::Result<Vec<PathBuf>>,
+) -> io::Result<Listing> {
     let mut listing = Listing { photos: Vec::new(), skipped: 0, unreadable: Vec::new() };
     let mut walked = HashSet::from([folder.canonicalize()?]);
     let mut folders = vec![folder.to_path_buf()];
@@ -96,6 +104,27 @@ mod tests {
         assert_eq!(prefixed[1].name, "cam2/start/a.jpeg");
         assert_eq!(prefixed[1].path, listing.photos[1].path);
     }
+
+    #[test]
+    fn a_subfolder_that_cannot_be_read_is_named_and_the_others_are_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["locked", "open"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("a.jpg"), b"x").unwrap();
+        }
+        // Tests may run as root, whom the system lets read everything.
+        let read = |path: &Path| -> io::Result<Vec<PathBuf>> {
+            let is_locked = path.ends_with("locked");
+            if is_locked { Err(io::ErrorKind::PermissionDenied.into()) } else { read_folder(path) }
+        };
+        let listing = list_photos_read_by(folder.path(), "", read).unwrap();
+        let names: Vec<&str> = listing.photos.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["open/a.jpg"]);
+        let locked = folder.path().join("locked");
+        assert_eq!(listing.unreadable, [format!("{}: permission denied", locked.display())]);
+        assert!(list_photos_read_by(&locked, "", read).is_err(), "there is nothing else to send");
+    }
+
     #[test]
     fn a_link_to_a_folder_above_sends_nothing_twice() {
         let folder = tempfile::tempdir().unwrap();

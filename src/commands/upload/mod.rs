@@ -281,4 +281,29 @@ mod tests {
             assert_eq!(plan.missing.len(), 1, "a file that is not confirmed is sent");
         }
     }
+
+    #[test]
+    fn a_summary_says_what_the_album_lacks_and_is_not_complete_then() {
+        let complete = || Summary {
+            found: 3,
+            present: 1,
+            skipped: 0,
+            unreadable: Vec::new(),
+            left_alone: 0,
+            stale_after: 3600,
+            not_sent: None,
+            outcome: Outcome { sent: 2, ..Outcome::default() },
+        };
+        assert!(complete().is_complete());
+        let unreadable = Summary { unreadable: vec!["locked: permission denied".into()], ..complete() };
+        let not_sent = NotSent { files: 2, reason: "the service is away".into() };
+        let not_sent = Summary { not_sent: Some(not_sent), outcome: Outcome::default(), ..complete() };
+        for (summary, said) in [
+            (unreadable, "\nlocked: permission denied: cannot be read, its photos are not among these\n"),
+            (not_sent, "\n  2 not sent: the service is away\n"),
+        ] {
+            assert!(!summary.is_complete(), "{summary}");
+            assert!(summary.to_string().contains(said), "{summary}");
+        }
+    }
 }

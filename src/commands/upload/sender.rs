@@ -36,6 +36,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Sender {
     client: Client,
     album: String,
+    patience: Duration,
     /// Why nothing can be sent any more.
     end: OnceLock<String>,
 }
@@ -109,7 +110,7 @@ impl Sender {
         }
         let options = ClientOptions { timeout: CALL_TIMEOUT, retry: RETRY, ..ClientOptions::default() };
         let client = Client::new(url.as_str(), key, options);
-        Ok(Self { client, album: album.to_string(), end: OnceLock::new() })
+        Ok(Self { client, album: album.to_string(), patience: PATIENCE, end: OnceLock::new() })
     }
 
     /// The photos of the album, by file name.
@@ -197,7 +198,9 @@ impl Sender {
         loop {
             match self.sign(files) {
                 Err(error)
-                    if is_passing(&error) && begun.elapsed() < PATIENCE && self.why_ended().is_none() =>
+                    if is_passing(&error)
+                        && begun.elapsed() < self.patience
+                        && self.why_ended().is_none() =>
                 {
                     bar.set_message("(the service does not answer, trying again)");
                 }
@@ -291,7 +294,55 @@ fn may_have_expired(error: &ClientError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use photofinish_servers::{Answer, Receiver};
+    use serde_json::json;
+
     use super::*;
+
+    /// A sender that asks again at once.
+    fn sender_to(receiver: &Receiver) -> Sender {
+        let url: Url = format!("http://127.0.0.1:{}", receiver.port()).parse().unwrap();
+        let sender = Sender::new(&url, "any", Uuid::nil()).unwrap();
+        let options = ClientOptions { retry: RetryPolicy::NEVER, ..sender.client.options() };
+        Sender { client: sender.client.with_options(options), ..sender }
+    }
+
+    fn photo() -> LocalPhoto {
+        LocalPhoto { name: "a.jpg".into(), path: "a.jpg".into(), content_type: "image/jpeg" }
+    }
+
+    #[test]
+    fn a_service_that_is_away_is_waited_for() {
+        let ticket = json!({ "success": true, "uploadUrl": "http://127.0.0.1/put", "photoId": "1" });
+        let signed =
+            Answer { body: json!({ "results": [ticket] }).to_string().into_bytes(), ..Answer::of(200) };
+        let receiver = Receiver::start(move |place| if place < 3 { Answer::of(503) } else { signed.clone() });
+        let sender = sender_to(&receiver);
+        assert_eq!(sender.patience, Duration::from_mins(15));
+        let tickets = sender.sign_patiently(&[photo()], &ProgressBar::hidden()).unwrap();
+        assert_eq!(tickets[0].as_ref().unwrap().photo_id, "1");
+        assert_eq!(receiver.count(), 4);
+    }
+
+    #[test]
+    fn a_service_that_stays_away_ends_the_upload_and_refuses_no_file() {
+        let receiver = Receiver::start(|_| Answer::of(503));
+        let sender = Sender { patience: Duration::ZERO, ..sender_to(&receiver) };
+        let outcome = sender.send_batch(&[photo()], &ProgressBar::hidden());
+        assert_eq!((outcome.sent, outcome.refused.len()), (0, 0));
+        assert!(sender.why_ended().is_some_and(|reason| reason.contains("503")), "{:?}", sender.why_ended());
+        assert_eq!(receiver.count(), 1);
+    }
+
+    #[test]
+    fn a_thread_waits_no_longer_where_another_has_given_up() {
+        let receiver = Receiver::start(|_| Answer::of(503));
+        let sender = Sender { patience: Duration::from_secs(1), ..sender_to(&receiver) };
+        sender.end.set("the key was refused".to_owned()).unwrap();
+        sender.send_batch(&[photo()], &ProgressBar::hidden());
+        assert_eq!(sender.why_ended(), Some("the key was refused"));
+        assert_eq!(receiver.count(), 1);
+    }
 
     #[test]
     fn the_waits_of_a_call_outlast_a_restart() {

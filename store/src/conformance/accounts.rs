@@ -20,7 +20,7 @@ pub async fn accounts_suite(store: &Store) {
     an_address_has_one_account(store).await;
     an_invitation_takes_no_rights_and_enables_nobody(store).await;
     a_session_is_found_until_it_is_ended(store).await;
-    another_password_ends_the_other_sessions(store).await;
+    another_password_ends_links_and_other_sessions(store).await;
     wrong_passwords_block_for_a_while(store).await;
     an_organization_keeps_an_owner(store).await;
     an_erased_organization_leaves_receipts_and_numbers(store).await;
@@ -180,20 +180,35 @@ async fn a_session_is_found_until_it_is_ended(store: &Store) {
     assert_error_kind(store.accounts.end_session(account.id, session.id).await, StoreErrorKind::NotFound);
 }
 
-async fn another_password_ends_the_other_sessions(store: &Store) {
+async fn another_password_ends_links_and_other_sessions(store: &Store) {
     let account = join(store, organization(store).await, Role::Owner).await;
     let kept = store.accounts.begin_session(account.id, new_session()).await.expect("begins");
+    let make_link = async |purpose: LinkPurpose| {
+        let link = new_link(purpose);
+        store.accounts.make_link(account.id, link).await.expect("makes a link");
+        link
+    };
+    let has_ended =
+        async |link: NewLink| store.accounts.find_link(&link.digest).await.expect("looks").is_none();
+    let before = [make_link(LinkPurpose::Enter).await, make_link(LinkPurpose::Reset).await];
     store.accounts.set_password(account.id, "another hash".into(), kept.id).await.expect("sets");
+    for link in before {
+        assert!(has_ended(link).await, "a link that was made before: {link:?}");
+    }
     let ids = async || -> Vec<SessionId> {
         let sessions = store.accounts.list_sessions(account.id).await.expect("lists");
         sessions.into_iter().map(|session| session.id).collect()
     };
     assert_eq!(ids().await, [kept.id]);
-    let link = new_link(LinkPurpose::Reset);
-    store.accounts.make_link(account.id, link).await.expect("makes a link");
+    let (enter, reset) = (make_link(LinkPurpose::Enter).await, make_link(LinkPurpose::Reset).await);
+    let usage = LinkUse { digest: enter.digest, password: None, name: None, session: new_session() };
+    store.accounts.use_link(usage).await.expect("enters");
+    assert!(!has_ended(reset).await && ids().await.contains(&kept.id), "without a password nothing ends");
+    let enter = make_link(LinkPurpose::Enter).await;
     let password = Some("a third".into());
-    let usage = LinkUse { digest: link.digest, password, name: None, session: new_session() };
+    let usage = LinkUse { digest: reset.digest, password, name: None, session: new_session() };
     store.accounts.use_link(usage).await.expect("uses the link");
+    assert!(has_ended(enter).await, "a reset ends all links");
     assert!(!ids().await.contains(&kept.id), "a reset ends all sessions");
 }
 

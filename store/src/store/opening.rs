@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::StoreSettings;
+use super::{Store, StoreSettings};
 use crate::blobs::storage::{Storage, StorageSettings};
 use crate::erasure::{Eraser, ReceiptSettings};
 use crate::error::StoreError;
@@ -10,6 +10,16 @@ use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::search::faces::FaceCache;
 use crate::sql::{Database, DatabaseKind, RulesCache, SharedLedger, SqlGcQueries, SqlQueue, SqlRateWindows};
 use crate::traits;
+
+impl Store {
+    /// Returns whether the database contains photos: then a storage folder that was never prepared is not the right one.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn has_photos(&self) -> Result<bool, StoreError> {
+        SqlGcQueries::new(self.database.clone()).has_photos().await
+    }
+}
 
 /// Starts the work queue of a store.
 pub(super) fn start_queue(

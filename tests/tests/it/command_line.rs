@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use photofinish_tests::harness::{binary_path, skip_or_fail, test_data};
-use sqlx::{Connection, Executor, SqliteConnection};
 
 use crate::shell::Shell;
 
@@ -87,7 +86,7 @@ fn migrate_makes_a_database_and_can_be_repeated() {
 fn commands_keep_the_data_folder_for_its_owner_alone() {
     let shell = Shell::new();
     std::fs::set_permissions(shell.path(), Permissions::from_mode(0o755)).expect("permissions");
-    shell.run(&["sweep", "--dry-run"], &[]).expect_success();
+    shell.run(&["sweep"], &[]).expect_success();
     let mut paths = vec![shell.path().to_owned()];
     let entries = std::fs::read_dir(shell.path()).expect("a data folder");
     paths.extend(entries.map(|entry| entry.expect("an entry").path()));
@@ -101,7 +100,7 @@ fn commands_keep_the_data_folder_for_its_owner_alone() {
 #[test]
 fn secrets_are_readable_by_their_owner_alone() {
     let shell = Shell::new();
-    shell.run(&["sweep", "--dry-run"], &[]).expect_success();
+    shell.run(&["sweep"], &[]).expect_success();
     let secrets: Vec<PathBuf> = std::fs::read_dir(shell.path().join("secrets"))
         .expect("secrets are made at first start")
         .map(|entry| entry.expect("an entry").path())
@@ -178,51 +177,6 @@ fn doctor_succeeds_with_fake_models() {
     for part in ["database", "storage"] {
         assert!(output.stdout.contains(part), "{part} is not in {}", output.stdout);
     }
-}
-
-#[test]
-fn doctor_neither_creates_nor_migrates_a_database() {
-    let shell = Shell::new();
-    let fakes = ("PHOTOFINISH_MODELS", "fake");
-    let wrong = shell.path().join("wrong");
-    let output =
-        shell.run(&["doctor"], &[fakes, ("PHOTOFINISH_DATA_DIR", wrong.to_str().expect("a readable path"))]);
-    for part in ["is not created yet", "not checked: that needs a database that is up to date"] {
-        assert!(output.expect_success().contains(part), "{part} is not in {}", output.stdout);
-    }
-    assert!(!wrong.exists(), "{} was created", wrong.display());
-
-    shell.run(&["migrate"], &[]).expect_success();
-    let output = shell.run(&["doctor"], &[fakes]);
-    assert!(output.expect_success().contains("are those of the rows"), "{}", output.stdout);
-
-    let database = shell.path().join("photofinish.sqlite");
-    execute(&database, "delete from _sqlx_migrations where version = 29");
-    let before = std::fs::read(&database).expect("a database");
-    let output = shell.run(&["doctor"], &[fakes]);
-    for part in ["0029 waiting with pictures", "not checked: that needs a database that is up to date"] {
-        assert!(output.expect_success().contains(part), "{part} is not in {}", output.stdout);
-    }
-    assert!(std::fs::read(&database).expect("a database") == before, "the database was changed");
-
-    let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
-                 values (9999, 'later', true, x'00', 0)";
-    execute(&database, newer);
-    let output = shell.run(&["doctor"], &[fakes]);
-    assert_eq!(output.code, Some(1), "{}", output.combined_output());
-    assert!(output.stdout.contains("a newer version of photofinish has migrated it"), "{}", output.stdout);
-}
-
-/// Changes a database that no process uses.
-fn execute(database: &Path, statement: &'static str) {
-    let url = format!("sqlite:{}", database.display());
-    let change = async {
-        let mut connection = SqliteConnection::connect(&url).await?;
-        connection.execute(statement).await?;
-        connection.close().await
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(change).expect("a statement");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bad_images;
 mod browser;
+mod command_database;
 mod command_keys;
 mod command_line;
 mod command_organization;

@@ -77,6 +77,10 @@ fn no_role_starts_on_a_copied_database_without_the_key_of_its_data_folder() {
     service.kill();
     let folder = empty_folder();
     copy_database(&service.data_dir(), &folder.path().join("data"));
+    let doctor = Service::new_stopped(options.clone(), Arc::clone(&folder)).run(&["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.combined_output());
+    let said = "master.key: not there: PHOTOFINISH_SECRET_KEY is missing";
+    assert!(doctor.stdout.contains(said), "{}", doctor.stdout);
     for role in ROLES {
         assert_refused(role, &options, &folder, "PHOTOFINISH_SECRET_KEY is another key");
     }

@@ -117,7 +117,8 @@ pub(crate) async fn update_own(
     Ok(account.await?.into())
 }
 
-/// Sets another password and ends the other sessions. Wrong guesses of the one until now count as those at the sign-in.
+/// Sets another password, and ends the links and the other sessions. Wrong guesses of the one until now count as those at the
+/// sign-in.
 async fn change_password(ctx: &Context, caller: &Member, change: PasswordChange) -> Result<(), ApiError> {
     let (accounts, now) = (&ctx.store.accounts, OffsetDateTime::now_utc());
     let (_, account) = session::find(&**accounts, &caller.signed_in.digest, now).await?;

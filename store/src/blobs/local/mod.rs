@@ -300,6 +300,23 @@ fn unavailable(operation: &'static str, cause: std::io::Error) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, operation).with_source(cause)
 }
 
+/// Returns whether a folder was prepared for objects. A start prepares another one only where the database contains no photos.
+/// Changes nothing.
+///
+/// # Errors
+/// When it cannot be looked into.
+pub fn is_prepared_folder(root: &std::path::Path) -> std::io::Result<bool> {
+    ObjectDir::exists_at(root)
+}
+
+/// Prepares an existing folder for objects, whatever the database contains: for one that is deleted again.
+///
+/// # Errors
+/// When it does not exist.
+pub fn prepare_folder(root: &std::path::Path) -> std::io::Result<()> {
+    ObjectDir::open(root).map(drop)
+}
+
 /// Returns the folder that a `file:` URL names; relative ones (`file:data/objects`) are relative to the working
 /// directory.
 ///

@@ -52,6 +52,15 @@ async fn write_link(transaction: &mut Transaction, account: AccountId, link: New
     Ok(())
 }
 
+/// Ends the links of an account: each lets somebody in, or lets them choose a password.
+async fn end_links(transaction: &mut Transaction, account: AccountId) -> Result<()> {
+    query(OPERATION, "delete from account_link where account = $1")
+        .bind(account)
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
 async fn find_account(transaction: &mut Transaction, id: AccountId) -> Result<Account> {
     let row: Option<AccountRow> =
         query(OPERATION, concat!("select ", account_columns!(), " where a.id = $1"))
@@ -98,8 +107,7 @@ impl Accounts for SqlAccounts {
             .fetch_one(&mut transaction)
             .await?;
         // Whoever has an earlier link may be no operator, as the account is from now on.
-        let forget = query(OPERATION, "delete from account_link where account = $1").bind(id);
-        forget.execute(&mut transaction).await?;
+        end_links(&mut transaction, id).await?;
         write_link(&mut transaction, id, link).await?;
         let made = find_account(&mut transaction, id).await?;
         transaction.commit(OPERATION).await?;
@@ -128,12 +136,16 @@ impl Accounts for SqlAccounts {
 
     async fn use_link(&self, usage: LinkUse) -> Result<Account> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let used: Option<(AccountId,)> =
-            query(OPERATION, "delete from account_link where digest = $1 returning account")
-                .bind(usage.digest.to_vec())
-                .fetch_optional(&mut transaction)
-                .await?;
-        let (id,) = used.ok_or_else(|| StoreError::not_found("link of an account"))?;
+        // All links end with the password there was. In one statement, so that two that are used at once do not wait for each
+        // other.
+        let delete = "delete from account_link where (digest = $1 or $2 = 1) \
+                      and account = (select account from account_link where digest = $1) returning account";
+        let used: Vec<(AccountId,)> = query(OPERATION, delete)
+            .bind(usage.digest.to_vec())
+            .bind(i64::from(usage.password.is_some()))
+            .fetch_all(&mut transaction)
+            .await?;
+        let &(id,) = used.first().ok_or_else(|| StoreError::not_found("link of an account"))?;
         if usage.password.is_some() {
             sessions::end_all(&mut transaction, id, None).await?;
         }
@@ -245,10 +257,7 @@ impl Accounts for SqlAccounts {
         }
         if change.disabled == Some(true) {
             sessions::end_all(&mut transaction, id, None).await?;
-            query(OPERATION, "delete from account_link where account = $1")
-                .bind(id)
-                .execute(&mut transaction)
-                .await?;
+            end_links(&mut transaction, id).await?;
         }
         if change.disabled == Some(true) || change.role.is_some_and(|role| role != Role::Owner) {
             // One that never had an owner who can sign in, only by links, loses none.
@@ -264,10 +273,12 @@ impl Accounts for SqlAccounts {
 
     async fn set_password(&self, account: AccountId, password: String, kept: SessionId) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
+        // Links, sessions and then the account: the order in which `use_link` locks them.
+        end_links(&mut transaction, account).await?;
+        sessions::end_all(&mut transaction, account, Some(kept)).await?;
         let set = "update account set password = $2 where id = $1";
         query(OPERATION, set).bind(account).bind(password).execute(&mut transaction).await?;
         failures::forget(&mut transaction, account).await?;
-        sessions::end_all(&mut transaction, account, Some(kept)).await?;
         transaction.commit(OPERATION).await
     }
 }
