@@ -133,7 +133,7 @@ async fn check_secrets(found: anyhow::Result<FoundSecrets>, store: &Store) -> an
     let missing: Vec<String> = found?.missing.iter().map(|file| file.display().to_string()).collect();
     let missing = missing.join(", ");
     match store::check_sealed_secrets(store).await {
-        Ok(()) if missing.is_empty() => Ok("all that a start needs are there".to_owned()),
+        Ok(()) if missing.is_empty() => Ok("all that a start needs is there".to_owned()),
         Ok(()) => Ok(format!("{missing}: not created yet, the next start does that")),
         Err(error) if missing.is_empty() => Err(error),
         Err(error) => Err(error.context(format!("{missing}: not there"))),

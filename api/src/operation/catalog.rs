@@ -48,7 +48,7 @@ fn album_operations() -> Vec<Operation> {
         ),
         Operation::new(
             manage("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes. The `receipt` is signed some seconds \
-                    later, while the storage is away when it can be reached again: see `erasures/get`."),
+                    later, or once the storage can be reached again: see `erasures/get`."),
             albums::delete,
         ),
         Operation::new(
@@ -190,8 +190,8 @@ fn photo_operations() -> Vec<Operation> {
             upload(
                 "photos.photo.delete",
                 "Delete a photo",
-                "Deletes the photo with its results and all its bytes. The `receipt` is signed some seconds later, while the \
-                    storage is away when it can be reached again: see `erasures/get`.",
+                "Deletes the photo with its results and all its bytes. The `receipt` is signed some seconds later, or once the \
+                    storage can be reached again: see `erasures/get`.",
             ),
             photos::delete,
         ),

@@ -88,7 +88,7 @@ fn doctor_creates_neither_secrets_nor_the_folder_of_the_storage() {
     shell.run(&["sweep"], &[]).expect_success();
     let names = list_names(shell.path());
     let output = shell.run(&["doctor"], &[FAKES]);
-    assert!(output.expect_success().contains("all that a start needs are there"), "{}", output.stdout);
+    assert!(output.expect_success().contains("all that a start needs is there"), "{}", output.stdout);
     assert!(!output.stdout.contains(" yet"), "{}", output.stdout);
     assert_eq!(list_names(shell.path()), names);
 }
