@@ -18,7 +18,7 @@ use crate::entropy::MAX_BLOCK_BYTES;
 use crate::entropy::bits::{Bits, REFILL_BYTES};
 use crate::entropy::block::{Block, STORE_AT};
 use crate::fault::Damage;
-use crate::huffman::{END, Entry, HuffmanTable};
+use crate::huffman::{Entry, HuffmanTable};
 
 /// The last position of a block.
 const LAST: u32 = 63;
@@ -78,9 +78,7 @@ fn decode<'t>(bits: &mut Bits<'_>, dc: &'t HuffmanTable, blocks: &mut [Block<'t>
 
 /// Why the steps stop.
 enum Pause {
-    /// The reservoir may be too low for another look-up.
-    Refill,
-    /// The short table does not know the next symbol.
+    /// One symbol must be taken by itself: the short table does not know it, or it may be the last of a full block.
     LongCode,
     /// All blocks are read.
     Done,
@@ -133,30 +131,36 @@ impl<'w, 't, 'b> Walk<'w, 't, 'b> {
     #[inline(always)]
     fn take_long_step(&mut self) -> ControlFlow<Pause> {
         self.refill();
-        match self.table.look_up_long(self.bits.peek()) {
-            Some(entry) => self.store_entry(entry),
-            None => ControlFlow::Break(Pause::Damaged(Damage::InvalidCode)),
+        let Some(symbol) = self.table.look_up_long(self.bits.peek()) else {
+            return ControlFlow::Break(Pause::Damaged(Damage::InvalidCode));
+        };
+        let (ac, next_dc) = self.load_tables();
+        self.bits.consume(symbol.length);
+        if symbol.is_end() {
+            return self.begin_block(next_dc);
+        }
+        self.position += symbol.advance;
+        self.store(self.position, symbol.value);
+        self.table = ac;
+        match self.position {
+            ..LAST => ControlFlow::Continue(()),
+            LAST => self.begin_block(next_dc),
+            _ => ControlFlow::Break(Pause::Damaged(Damage::LongRun)),
         }
     }
 
     #[inline(always)]
     fn store_entry(&mut self, entry: Entry) -> ControlFlow<Pause> {
         let (ac, next_dc) = self.load_tables();
-        let before = self.bits;
-        self.bits.consume(entry.length());
         let first = self.position + entry.advance();
         self.store(first, entry.first());
         let second = first + entry.advance_to_second();
         self.store(second, entry.second());
-        if second % END >= LAST {
-            let full = if first < LAST { second } else { first };
-            if first >= LAST && entry.advance_to_second() > 0 {
-                // A full block has no end of block: a second symbol, whatever it seems, is the next block's.
-                self.bits = before;
-                self.bits.consume(entry.length_of_first());
-            }
-            return self.begin_block_after_full(full, next_dc);
+        if second >= LAST {
+            // A full block has no end of block: what follows its last symbol, whatever it seems, is the next block's.
+            return ControlFlow::Break(Pause::LongCode);
         }
+        self.bits.consume(entry.length());
         let is_end = entry.is_end();
         self.table = select_unpredictable(is_end, next_dc, ac);
         self.block = select_unpredictable(is_end, self.block.wrapping_add(1), self.block);
@@ -164,16 +168,12 @@ impl<'w, 't, 'b> Walk<'w, 't, 'b> {
         if self.block == self.end { ControlFlow::Break(Pause::Done) } else { ControlFlow::Continue(()) }
     }
 
-    /// Goes on behind a block whose last coefficient is at `position`.
     #[inline(always)]
-    fn begin_block_after_full(&mut self, position: u32, next_dc: &'t HuffmanTable) -> ControlFlow<Pause> {
-        if position > LAST {
-            return ControlFlow::Break(Pause::Damaged(Damage::LongRun));
-        }
+    fn begin_block(&mut self, dc: &'t HuffmanTable) -> ControlFlow<Pause> {
         self.position = 0;
-        self.table = next_dc;
+        self.table = dc;
         self.block = self.block.wrapping_add(1);
-        ControlFlow::Break(if self.block == self.end { Pause::Done } else { Pause::Refill })
+        if self.block == self.end { ControlFlow::Break(Pause::Done) } else { ControlFlow::Continue(()) }
     }
 
     /// The tables for what follows: in this block, and in the next.

@@ -1,43 +1,46 @@
-//! What the next bits mean, in 64 bits.
-
-/// The advance that stands for "end of block". Larger than any position, and told apart from a full block.
-pub(crate) const END: u32 = 128;
+//! What the next bits mean, in 32 bits: so that a table of 2,048 entries takes 8 KiB, and those of brightness and of colour
+//! stay in a first cache level of 32.
 
 /// What the next bits mean. All zero is "look in the long table".
 ///
-/// | bits   | what                                                        |
-/// |--------|-------------------------------------------------------------|
-/// | 0..8   | bits to consume, for both symbols                           |
-/// | 8..16  | advance of the position to the first coefficient            |
-/// | 16..24 | advance from there to the second; 0 if there is no second   |
-/// | 24..28 | bits to consume for the first symbol alone, if two          |
-/// | 28..44 | the first coefficient                                       |
-/// | 44..60 | the second; the first again if there is no second           |
-/// | 63     | the block ends here                                         |
+/// | bits   | what                                                                        |
+/// |--------|-----------------------------------------------------------------------------|
+/// | 0..6   | bits to consume, for both symbols                                           |
+/// | 6..11  | advance of the position to the first coefficient                            |
+/// | 11..16 | advance from there to the second; 0 if there is no second                   |
+/// | 17..24 | the first coefficient                                                       |
+/// | 24..31 | the second; the first again if there is no second                           |
+/// | 31     | the block ends here                                                         |
+///
+/// The end of a block alone advances by one and stores a zero there, which changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry(u64);
+pub(crate) struct Entry(u32);
 
 impl Entry {
-    /// One symbol: the bits it takes, how far it advances, its coefficient.
-    pub(super) fn single(length: u32, advance: u32, value: i32) -> Self {
-        let value = u64::from(value as u16);
-        let end = u64::from(advance == END) << 63;
-        let lengths = u64::from(length) | u64::from(length & 15) << 24;
-        Self(lengths | u64::from(advance) << 8 | value << 28 | value << 44 | end)
+    /// One symbol, if its coefficient fits.
+    pub(super) fn single(symbol: Symbol) -> Option<Self> {
+        if symbol.is_end() {
+            return Some(Self(symbol.length | 1 << 6 | 1 << 31));
+        }
+        let value = seven_bits(symbol.value)?;
+        Some(Self(symbol.length | symbol.advance << 6 | value << 17 | value << 24))
     }
 
-    /// This symbol, then `next`.
-    pub(super) fn then(self, next: Self) -> Self {
-        let lengths = u64::from(self.length() + next.length()) | u64::from(self.length()) << 24;
-        let advances = u64::from(self.advance()) << 8 | u64::from(next.advance()) << 16;
-        let values = u64::from(self.first() as u16) << 28 | u64::from(next.first() as u16) << 44;
-        Self(lengths | advances | values | (next.0 >> 63) << 63)
+    /// Two symbols, of which the first is no end, if their coefficients fit.
+    pub(super) fn pair(first: Symbol, second: Symbol) -> Option<Self> {
+        let length = first.length + second.length;
+        let alone = Self::single(Symbol { length, ..first })?;
+        if second.is_end() {
+            return Some(Self(alone.0 | 1 << 31));
+        }
+        let value = seven_bits(second.value)?;
+        Some(Self(alone.0 & !(0x7f << 24) | second.advance << 11 | value << 24))
     }
 
     /// In the sign, where it costs one step to know.
     #[inline(always)]
     pub(crate) fn is_end(self) -> bool {
-        (self.0 as i64) < 0
+        (self.0 as i32) < 0
     }
 
     /// Whether the bits are more than the short table knows.
@@ -49,32 +52,56 @@ impl Entry {
     /// In the low bits, so that a shift may take the entry itself as its count.
     #[inline(always)]
     pub(crate) fn length(self) -> u32 {
-        (self.0 & 0xff) as u32
-    }
-
-    #[inline(always)]
-    pub(crate) fn length_of_first(self) -> u32 {
-        (self.0 >> 24) as u32 & 15
+        self.0 & 63
     }
 
     #[inline(always)]
     pub(crate) fn advance(self) -> u32 {
-        u32::from((self.0 >> 8) as u8)
+        self.0 >> 6 & 31
     }
 
     #[inline(always)]
     pub(crate) fn advance_to_second(self) -> u32 {
-        u32::from((self.0 >> 16) as u8)
+        self.0 >> 11 & 31
     }
 
     #[inline(always)]
     pub(crate) fn first(self) -> i16 {
-        (self.0 >> 28) as i16
+        ((self.0 as i32) << 8 >> 25) as i16
     }
 
     #[inline(always)]
     pub(crate) fn second(self) -> i16 {
-        (self.0 >> 44) as i16
+        ((self.0 as i32) << 1 >> 25) as i16
+    }
+}
+
+/// The lowest seven bits of a value that has no more.
+fn seven_bits(value: i16) -> Option<u32> {
+    (-64..64).contains(&value).then_some(value as u32 & 0x7f)
+}
+
+/// One symbol and the bits of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// Bits of code and value.
+    pub(crate) length: u32,
+    /// How far the position of the coefficient is; [`END`] for the end of the block.
+    pub(crate) advance: u32,
+    /// The coefficient.
+    pub(crate) value: i16,
+}
+
+/// The advance that stands for "end of block".
+const END: u32 = 128;
+
+impl Symbol {
+    pub(super) fn end(length: u32) -> Self {
+        Self { length, advance: END, value: 0 }
+    }
+
+    pub(crate) fn is_end(self) -> bool {
+        self.advance == END
     }
 }
 
@@ -84,14 +111,25 @@ mod tests {
 
     #[test]
     fn two_symbols_fit_in_an_entry() {
-        let both = Entry::single(5, 3, -7).then(Entry::single(4, END, 0));
-        assert_eq!([both.length(), both.length_of_first()], [9, 5]);
-        assert_eq!([both.advance(), both.advance_to_second()], [3, END]);
-        assert_eq!([both.first(), both.second()], [-7, 0]);
-        assert!(both.is_end() && !both.is_long());
-        let alone = Entry::single(11, 1, 1023);
-        assert_eq!([alone.first(), alone.second()], [1023, 1023]);
-        assert_eq!(alone.advance_to_second(), 0);
-        assert!(!alone.is_end());
+        let first = Symbol { length: 5, advance: 3, value: -7 };
+        let both = Entry::pair(first, Symbol { length: 6, advance: 16, value: 63 }).unwrap();
+        assert_eq!([both.length(), both.advance(), both.advance_to_second()], [11, 3, 16]);
+        assert_eq!([both.first(), both.second()], [-7, 63]);
+        assert!(!both.is_end() && !both.is_long());
+        let ended = Entry::pair(first, Symbol::end(4)).unwrap();
+        assert_eq!([ended.length(), ended.advance(), ended.advance_to_second()], [9, 3, 0]);
+        assert_eq!([ended.first(), ended.second()], [-7, -7]);
+        assert!(ended.is_end());
+        let end = Entry::single(Symbol::end(4)).unwrap();
+        assert_eq!([end.first(), end.second()], [0, 0]);
+        assert!(end.is_end() && end.advance() == 1);
+    }
+
+    #[test]
+    fn a_value_of_more_than_seven_bits_is_left_to_the_long_table() {
+        let large = |value| Symbol { length: 11, advance: 1, value };
+        assert_eq!([-64, 63].map(|value| Entry::single(large(value)).unwrap().second()), [-64, 63]);
+        assert!([-65, 64].map(large).iter().all(|symbol| Entry::single(*symbol).is_none()));
+        assert_eq!(Entry::pair(large(1), large(64)), None);
     }
 }

@@ -11,6 +11,6 @@ mod spec;
 mod table;
 
 pub(crate) use cache::{TableCache, TablePair};
-pub(crate) use entry::{END, Entry};
+pub(crate) use entry::Entry;
 pub(crate) use spec::{Class, HuffmanSpec};
 pub(crate) use table::HuffmanTable;

@@ -1,6 +1,6 @@
 //! A Huffman table ready for decoding.
 
-use crate::huffman::entry::{END, Entry};
+use crate::huffman::entry::{Entry, Symbol};
 use crate::huffman::spec::{Class, HuffmanSpec};
 
 /// Bits of the index of the short table. Measured: fewer leave more to the long table, whose look-ups are mispredicted;
@@ -52,7 +52,7 @@ impl HuffmanTable {
     /// such code.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_up_long(&self, bits: u64) -> Option<Entry> {
+    pub(crate) fn look_up_long(&self, bits: u64) -> Option<Symbol> {
         let code = self.codes[(bits >> 48) as usize];
         if code == 0 {
             return None;
@@ -63,17 +63,16 @@ impl HuffmanTable {
             Class::Ac => (symbol >> 4, symbol & 15),
         };
         if size == 0 {
-            let advance = match self.class {
-                Class::Dc => 0,
-                Class::Ac if run == 15 => 16,
-                Class::Ac => END,
-            };
-            return Some(Entry::single(length, advance, 0));
+            return Some(match self.class {
+                Class::Dc => Symbol { length, advance: 0, value: 0 },
+                Class::Ac if run == 15 => Symbol { length, advance: 16, value: 0 },
+                Class::Ac => Symbol::end(length),
+            });
         }
         let raw = ((bits << length) >> (64 - size)) as i32;
         let value = if raw >> (size - 1) == 0 { raw - (1 << size) + 1 } else { raw };
         let advance = if self.class == Class::Dc { 0 } else { run + 1 };
-        Some(Entry::single(length + size, advance, value))
+        Some(Symbol { length: length + size, advance, value: value as i16 })
     }
 
     fn list_entries(&self, after: &Self) -> Vec<Entry> {
@@ -83,17 +82,19 @@ impl HuffmanTable {
     /// The entry of an index: its first symbol and, if whole, its second.
     fn find_entry(&self, index: u64, after: &Self) -> Entry {
         let Some(first) = self.symbol_within(index, INDEX_BITS) else { return Entry::default() };
-        let rest = INDEX_BITS - first.length();
-        if first.is_end() || rest == 0 {
-            return first;
-        }
-        let second = after.symbol_within(index & ((1 << rest) - 1), rest);
-        second.map_or(first, |second| first.then(second))
+        let rest = INDEX_BITS - first.length;
+        let second = if first.is_end() || rest == 0 {
+            None
+        } else {
+            after.symbol_within(index & ((1 << rest) - 1), rest)
+        };
+        let pair = second.and_then(|second| Entry::pair(first, second));
+        pair.or_else(|| Entry::single(first)).unwrap_or_default()
     }
 
     /// The symbol that `count` bits begin with, if it needs no more than those.
-    fn symbol_within(&self, bits: u64, count: u32) -> Option<Entry> {
-        self.look_up_long(bits << (64 - count)).filter(|entry| entry.length() <= count)
+    fn symbol_within(&self, bits: u64, count: u32) -> Option<Symbol> {
+        self.look_up_long(bits << (64 - count)).filter(|symbol| symbol.length <= count)
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     fn a_look_up_answers_two_symbols() {
         // 10 with the value 11 (3), then the end.
         let entry = table().look_up(0b10110 << 59);
-        assert_eq!((entry.first(), entry.advance(), entry.length_of_first()), (3, 2, 4));
+        assert_eq!((entry.first(), entry.advance()), (3, 2));
         assert!(entry.is_end());
         assert_eq!(entry.length(), 5);
         // 110, then 10 with the value 00 (-3).
