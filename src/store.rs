@@ -1,14 +1,16 @@
 //! Opens the store from the configuration, and locks what only one process may use at a time.
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use photofinish_store::blobs::local;
 use photofinish_store::folder::make_folder;
 use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
 use photofinish_store::{DatabaseKind, MasterSecret, Organizations, SealedSecrets, Store, StoreSettings};
+use tempfile::TempDir;
 
 use crate::config::Config;
 use crate::role::Role;
@@ -25,16 +27,63 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::open(settings).await?)
 }
 
-/// Opens a store whose database is up to date and whose storage is prepared. Creates neither the data folder nor a secret: it
-/// signs no URL of a local storage that anybody can use.
+/// A store that was opened for somebody who only looks at what is there.
+pub struct ExistingStore {
+    /// Has an empty folder in the place of [`Self::new_folder`], and never a message queue.
+    pub store: Store,
+    /// The storage's folder where a start would create or prepare it. One that cannot be looked into counts too.
+    pub new_folder: Option<PathBuf>,
+    /// Removes the folder in its place.
+    _stand_in: Option<TempDir>,
+}
+
+impl ExistingStore {
+    /// Checks that no photo is missing in a folder that was never prepared.
+    ///
+    /// # Errors
+    /// When the database has photos, so that a start refuses this folder, or it cannot be looked into.
+    pub async fn check_new_folder(&self) -> anyhow::Result<()> {
+        let Some(folder) = &self.new_folder else { return Ok(()) };
+        let shown = folder.display();
+        local::is_prepared_folder(folder).with_context(|| format!("looking into {shown}"))?;
+        if self.store.has_photos().await? {
+            anyhow::bail!("{shown} does not contain the photos in the database: is its disk mounted?");
+        }
+        Ok(())
+    }
+}
+
+/// Opens a store whose database is up to date. Creates neither the data folder nor a secret, neither the storage's folder nor the
+/// stream of a message queue: it signs no URL of a local storage that anybody can use, and has no queue but the database.
 ///
 /// # Errors
 /// When the database or the storage cannot be used.
-pub async fn open_for_diagnosis(
+pub async fn open_existing(
     config: &Config,
     master_secret: Option<MasterSecret>,
-) -> anyhow::Result<Store> {
-    Ok(Store::open(store_settings(config, rand::random(), master_secret)).await?)
+) -> anyhow::Result<ExistingStore> {
+    let new_folder = find_new_folder(config);
+    let stand_in = new_folder.is_some().then(make_prepared_folder).transpose();
+    let stand_in = stand_in.context("creating a temporary folder")?;
+    let mut settings = store_settings(config, rand::random(), master_secret);
+    settings.queue = None;
+    if let Some(folder) = &stand_in {
+        settings.storage_url = format!("file:{}", folder.path().display());
+    }
+    let store = Store::open(settings).await?;
+    Ok(ExistingStore { store, new_folder, _stand_in: stand_in })
+}
+
+fn find_new_folder(config: &Config) -> Option<PathBuf> {
+    let folder = local::parse_folder_url(&config.storage_url).ok()?;
+    (!local::is_prepared_folder(&folder).unwrap_or(false)).then_some(folder)
+}
+
+/// An empty folder for objects, until it is dropped.
+fn make_prepared_folder() -> std::io::Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    local::prepare_folder(folder.path())?;
+    Ok(folder)
 }
 
 fn store_settings(

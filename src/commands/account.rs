@@ -110,8 +110,13 @@ fn parse_email(text: &str) -> Result<String, String> {
 /// When the database cannot be used, or there is no account of this address.
 pub fn run(config: &Config, command: AccountCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        if matches!(command, AccountCommand::List) {
-            schema::require_current(config).await?;
+        match command {
+            AccountCommand::Invite(_) => {}
+            AccountCommand::List => schema::require_current(config).await?,
+            AccountCommand::Link { .. }
+            | AccountCommand::Disable { .. }
+            | AccountCommand::Enable { .. }
+            | AccountCommand::Reset { .. } => schema::require_created(config).await?,
         }
         let organizations = store::open_organizations(config).await?;
         match command {

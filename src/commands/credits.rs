@@ -50,8 +50,9 @@ pub struct GrantArguments {
 /// When the database cannot be used, or there is no such organization.
 pub fn run(config: &Config, command: CreditsCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        if matches!(command, CreditsCommand::Show { .. }) {
-            schema::require_current(config).await?;
+        match command {
+            CreditsCommand::Grant(_) => schema::require_created(config).await?,
+            CreditsCommand::Show { .. } => schema::require_current(config).await?,
         }
         let organizations = store::open_organizations(config).await?;
         match command {

@@ -1,6 +1,6 @@
 //! `photofinish doctor`: checks each component and prints a line about it, without starting the service. It neither creates nor
-//! migrates a database, and creates neither secrets nor the storage's folder: it may have been started with settings that nobody
-//! wants to start a service with.
+//! migrates a database, and creates neither secrets nor the storage's folder nor the stream of a message queue: it may have been
+//! started with settings that nobody wants to start a service with.
 
 use std::process::ExitCode;
 

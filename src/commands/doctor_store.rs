@@ -1,24 +1,23 @@
 //! What `photofinish doctor` says of database, secrets, storage and queue. In the place of what is missing, or would be migrated, the
-//! store is opened with something that is deleted again. The stream of a message queue is created, as a start does.
+//! store is opened with something that is deleted again. A message queue is only asked whether it has the stream.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use photofinish_store::blobs::local;
 use photofinish_store::model::photo::CountMismatch;
-use photofinish_store::{SchemaState, Store, StoreError, check_schema};
-use tempfile::TempDir;
+use photofinish_store::{QueueSettings, SchemaState, Store, StreamState, check_schema, check_stream};
 
 use super::doctor::Finding;
 use super::doctor_cors;
 use crate::config::Config;
 use crate::config::redact::redact_url;
 use crate::secrets::{self, FoundSecrets};
+use crate::store::ExistingStore;
 use crate::{schema, store};
 
-/// The connection to the queue is made in the background: how often it is checked, and the pause between two checks.
-const CONNECT_ATTEMPTS: usize = 30;
-const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// Why something is not checked without a database.
+const NEEDS_DATABASE: &str = "that needs a database that is up to date";
+/// Why something is not checked with a database that is out of order.
+const NO_DATABASE: &str = "the database could not be opened";
 
 /// Checks the database, and what is behind the store.
 pub(super) async fn check(config: &Config) -> Vec<Finding> {
@@ -31,92 +30,91 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
             }
             None => check_with_database(config, &schema).await,
         },
-        Err(error) => vec![Finding { component: "database", state: Err(error.to_string_with_causes()) }],
+        Err(error) => {
+            let database = Finding { component: "database", state: Err(error.to_string_with_causes()) };
+            vec![database, check_secret_files(secrets::find(config), NO_DATABASE)]
+        }
     }
 }
 
-/// Checks bucket and queue without the database, with an empty one that is deleted again: before the first start above all,
-/// wrong addresses and credentials are to be found.
-async fn check_without_database(config: &Config) -> Vec<Finding> {
-    let unchecked =
-        |component, reason: &str| Finding { component, state: Ok(format!("not checked: {reason}")) };
-    let counts = unchecked("photo counts", "that needs a database that is up to date");
-    let is_folder = config.storage_url.starts_with("file:");
-    let unopened = unchecked("storage", "a start opens the folder, and creates it where there is none");
-    if is_folder && config.queue.is_none() {
-        return vec![unopened, unchecked("queue", "it is in the database"), counts];
+fn not_checked(component: &'static str, reason: &str) -> Finding {
+    Finding { component, state: Ok(format!("not checked: {reason}")) }
+}
+
+/// Fails where a start could not use the files of the secrets. Whether they open what is sealed in the database is not checked, for
+/// this reason.
+fn check_secret_files(found: anyhow::Result<FoundSecrets>, reason: &str) -> Finding {
+    match found {
+        Ok(_) => not_checked("secrets", reason),
+        Err(error) => Finding { component: "secrets", state: Err(format!("{error:#}")) },
     }
+}
+
+/// Checks bucket and queue without the database: before the first start above all, wrong addresses and credentials are to be
+/// found.
+async fn check_without_database(config: &Config) -> Vec<Finding> {
+    let mut findings = if config.storage_url.starts_with("file:") {
+        vec![not_checked("storage", "a start opens the folder, and creates it where there is none")]
+    } else {
+        check_bucket_without_database(config).await
+    };
+    findings.push(match &config.queue {
+        Some(queue) => Finding { component: "queue", state: describe_stream(queue).await },
+        None => not_checked("queue", "it is in the database"),
+    });
+    findings.push(not_checked("photo counts", NEEDS_DATABASE));
+    findings.push(check_secret_files(secrets::find(config), NEEDS_DATABASE));
+    findings
+}
+
+/// Checks a bucket with an empty database that is deleted again.
+async fn check_bucket_without_database(config: &Config) -> Vec<Finding> {
+    let failed = |error: String| vec![Finding { component: "storage", state: Err(error) }];
     let folder = match tempfile::tempdir() {
         Ok(folder) => folder,
-        Err(error) => return vec![Finding { component: "storage", state: Err(error.to_string()) }],
+        Err(error) => return failed(error.to_string()),
     };
     let mut beside = config.clone();
     beside.database_url = format!("sqlite:{}", folder.path().join("photofinish.sqlite").display());
-    beside.settings.service.data_dir = folder.path().to_owned();
-    if is_folder {
-        beside.storage_url = format!("file:{}", folder.path().join("objects").display());
+    match store::open_existing(&beside, None).await {
+        Ok(opened) => {
+            let findings = check_storage(config, &opened).await;
+            opened.store.close().await;
+            findings
+        }
+        Err(error) => failed(format!("{error:#}")),
     }
-    let found = match store::open_store(&beside).await {
-        Ok(store) => check_opened_store(&beside, &store, &UP_TO_DATE, None).await,
-        Err(error) => vec![Finding { component: "database", state: Err(format!("{error:#}")) }],
-    };
-    let of_others = found.into_iter().filter_map(move |finding| match (finding.component, &finding.state) {
-        ("database", Ok(_)) | ("photo counts", _) => None,
-        // The database is not at fault.
-        ("database", Err(_)) => Some(Finding { component: "storage and queue", ..finding }),
-        ("storage", _) if is_folder => Some(unopened.clone()),
-        _ => Some(finding),
-    });
-    of_others.chain([counts]).collect()
 }
-
-const UP_TO_DATE: SchemaState = SchemaState::Present { pending: Vec::new(), unknown: Vec::new() };
 
 /// Checks a database that is up to date, and all that a start would find beside it.
 async fn check_with_database(config: &Config, schema: &SchemaState) -> Vec<Finding> {
-    let new_folder = find_new_folder(config);
-    let stand_in = match new_folder.is_some().then(make_prepared_folder).transpose() {
-        Ok(folder) => folder,
-        Err(error) => return vec![Finding { component: "storage", state: Err(error.to_string()) }],
-    };
-    let mut beside = config.clone();
-    if let Some(folder) = &stand_in {
-        beside.storage_url = format!("file:{}", folder.path().display());
-    }
     let secrets = secrets::find(config);
     let master_secret = secrets.as_ref().ok().and_then(|found| found.master.clone());
-    let store = match store::open_for_diagnosis(&beside, master_secret).await {
-        Ok(store) => store,
-        Err(error) => return vec![Finding { component: "database", state: Err(format!("{error:#}")) }],
+    let opened = match store::open_existing(config, master_secret).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            let database = Finding { component: "database", state: Err(format!("{error:#}")) };
+            return vec![database, check_secret_files(secrets, NO_DATABASE)];
+        }
     };
-    let mut findings = check_opened_store(config, &store, schema, new_folder.as_deref()).await;
-    let secrets = check_secrets(secrets, &store).await;
+    let store = &opened.store;
+    let database = store.check_database().await.map(|()| describe_database(config, schema));
+    let database = database.map_err(|error| error.to_string());
+    let mut findings = vec![Finding { component: "database", state: database }];
+    findings.extend(check_storage(config, &opened).await);
+    findings.push(Finding { component: "queue", state: check_queue(config, store).await });
+    findings.push(Finding { component: "photo counts", state: check_counts(store).await });
+    let secrets = check_secrets(secrets, store).await;
     findings.push(Finding { component: "secrets", state: secrets.map_err(|error| format!("{error:#}")) });
     // SQLite removes the files beside the database then.
     store.close().await;
     findings
 }
 
-/// The storage's folder where opening it would create or prepare it. One that cannot be looked into counts too:
-/// [`describe_new_folder`] says why.
-fn find_new_folder(config: &Config) -> Option<PathBuf> {
-    let folder = local::parse_folder_url(&config.storage_url).ok()?;
-    (!local::is_prepared_folder(&folder).unwrap_or(false)).then_some(folder)
-}
-
-/// An empty folder for objects, until it is dropped.
-fn make_prepared_folder() -> std::io::Result<TempDir> {
-    let folder = tempfile::tempdir()?;
-    local::prepare_folder(folder.path())?;
-    Ok(folder)
-}
-
 /// Says what a start would do with a storage's folder that was never prepared, or why it would refuse it.
-async fn describe_new_folder(folder: &Path, store: &Store) -> Result<String, String> {
+async fn describe_new_folder(folder: &Path, opened: &ExistingStore) -> Result<String, String> {
+    opened.check_new_folder().await.map_err(|error| format!("{error:#}"))?;
     let shown = folder.display();
-    if store.has_photos().await.map_err(|error| error.to_string())? {
-        return Err(format!("{shown} does not contain the photos in the database: is its disk mounted?"));
-    }
     // A file without a name: nothing is left of it, whatever happens.
     match tempfile::tempfile_in(folder) {
         Ok(_) => Ok(format!("{shown} has no objects yet: the next start prepares it")),
@@ -140,33 +138,23 @@ async fn check_secrets(found: anyhow::Result<FoundSecrets>, store: &Store) -> an
     }
 }
 
-/// Checks what is behind a store. `new_folder` is the storage's folder where the store was opened with another in its place.
-async fn check_opened_store(
-    config: &Config,
-    store: &Store,
-    schema: &SchemaState,
-    new_folder: Option<&Path>,
-) -> Vec<Finding> {
-    let database = store.check_database().await.map(|()| describe_database(config, schema));
-    let storage = match new_folder {
-        Some(folder) => describe_new_folder(folder, store).await,
+/// Checks the storage, and what only its cloud knows of a bucket.
+async fn check_storage(config: &Config, opened: &ExistingStore) -> Vec<Finding> {
+    let store = &opened.store;
+    let state = match &opened.new_folder {
+        Some(folder) => describe_new_folder(folder, opened).await,
         None => {
             let checked = store.check_storage().await.map(|()| redact_url(&config.storage_url));
             checked.map_err(|error| error.to_string())
         }
     };
-    let queue = check_queue(config, store).await;
-    let mut findings = vec![
-        Finding { component: "database", state: database.map_err(|error| error.to_string()) },
-        Finding { component: "storage", state: storage },
-        Finding { component: "queue", state: queue.map_err(|error| error.to_string()) },
-        Finding { component: "photo counts", state: check_counts(store).await },
-    ];
-    if store.local.is_none() {
-        findings
-            .push(Finding { component: "bucket's versions", state: Ok(describe_versions(store).to_owned()) });
+    let mut findings = vec![Finding { component: "storage", state }];
+    if store.local.is_some() {
+        return findings;
     }
-    if store.local.is_none() && config.settings.console.is_enabled() {
+    let versions = Ok(describe_versions(store).to_owned());
+    findings.push(Finding { component: "bucket's versions", state: versions });
+    if config.settings.console.is_enabled() {
         // Without it partners are served all the same, so this never fails.
         let gallery_url = config.settings.console.gallery_url.as_ref().unwrap_or(&config.public_url);
         let state = Ok(doctor_cors::describe(store, &[config.console_url(), gallery_url]).await);
@@ -212,19 +200,27 @@ async fn check_counts(store: &Store) -> Result<String, String> {
     ))
 }
 
-/// Waits up to 3 s for the connection.
-async fn check_queue(config: &Config, store: &Store) -> Result<String, StoreError> {
-    let depth = store.queue.depth().await?;
-    let Some(queue) = &config.queue else {
-        return Ok(format!("in the database, {depth} photos wait"));
+/// Says how many photos wait, and whether a message queue has the stream.
+async fn check_queue(config: &Config, store: &Store) -> Result<String, String> {
+    let depth = store.queue.depth().await.map_err(|error| error.to_string())?;
+    let place = match &config.queue {
+        Some(queue) => describe_stream(queue).await?,
+        None => "in the database".to_owned(),
     };
-    let mut checked = store.check_queue().await;
-    for _ in 0..CONNECT_ATTEMPTS {
-        if checked.is_ok() {
-            break;
+    Ok(format!("{place}; {depth} photos wait"))
+}
+
+async fn describe_stream(queue: &QueueSettings) -> Result<String, String> {
+    let stream = &queue.stream;
+    match check_stream(queue).await {
+        Ok(StreamState::Present) => Ok(format!("the stream {stream}")),
+        Ok(StreamState::Absent) => {
+            Ok(format!("the stream {stream} does not exist yet: the first start creates it"))
         }
-        tokio::time::sleep(CONNECT_PAUSE).await;
-        checked = store.check_queue().await;
+        // The first cause is enough: it repeats its own.
+        Err(error) => Err(match &error.source {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        }),
     }
-    checked.map(|()| format!("the stream {}, {depth} photos wait", queue.stream))
 }

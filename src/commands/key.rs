@@ -91,8 +91,10 @@ fn parse_expiry(text: &str) -> Result<OffsetDateTime, String> {
 /// When the database cannot be used, or the key to revoke does not exist.
 pub fn run(config: &Config, command: KeyCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        if matches!(command, KeyCommand::List) {
-            schema::require_current(config).await?;
+        match command {
+            KeyCommand::Create(_) => {}
+            KeyCommand::List => schema::require_current(config).await?,
+            KeyCommand::Revoke { .. } => schema::require_created(config).await?,
         }
         let keys = store::open_keys(config).await?;
         match command {

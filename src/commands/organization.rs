@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::role::Role;
 use crate::store::EmbeddedLocks;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// How long one album may take until its receipt is signed: the processes bring their face indexes up to date first.
 const RECEIPT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -51,6 +51,7 @@ pub struct EraseArguments {
 pub fn run(config: &Config, command: &OrganizationCommand) -> anyhow::Result<ExitCode> {
     let OrganizationCommand::Erase(arguments) = command;
     run::block_on(async {
+        schema::require_created(config).await?;
         let _locks = EmbeddedLocks::acquire(config, Role::All)?;
         let store = store::open_store(config).await?;
         let erased = erase(&store, arguments).await;

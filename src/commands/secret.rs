@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::config::Config;
-use crate::{run, store};
+use crate::{run, schema, store};
 
 /// What to do with sealed secrets.
 #[derive(Subcommand)]
@@ -21,6 +21,7 @@ pub enum SecretCommand {
 pub fn run(config: &Config, command: &SecretCommand) -> anyhow::Result<ExitCode> {
     let SecretCommand::Reseal = command;
     let resealed = run::block_on(async {
+        schema::require_created(config).await?;
         let store = store::open_readable_store(config).await?;
         let resealed = store.reseal().await?;
         store.close().await;

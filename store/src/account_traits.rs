@@ -38,8 +38,14 @@ pub trait Accounts: Send + Sync {
     async fn count_failure(&self, source: &[u8; 32], hour: i64) -> Result<u64>;
     /// Returns how many wrong passwords came from a place in this hour.
     async fn failures_from(&self, source: &[u8; 32], hour: i64) -> Result<u64>;
-    /// Begins a session after a right password. Forgets wrong ones, and what has expired.
-    async fn begin_session(&self, account: AccountId, session: NewSession) -> Result<Session>;
+    /// Begins a session after a password that was compared with this hash. Forgets wrong ones, and what has expired. `None`, and
+    /// nothing changes, when the account has another password by now or is disabled.
+    async fn begin_session(
+        &self,
+        account: AccountId,
+        hash: &str,
+        session: NewSession,
+    ) -> Result<Option<Session>>;
     /// Returns the session of this digest with its account, also when it has expired.
     async fn find_session(&self, digest: &TokenDigest) -> Result<Option<(Session, Account)>>;
     /// Records that a session was used, at most once a minute.

@@ -40,7 +40,7 @@ pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
 pub use organizations::{Organizations, open_keys, open_organizations};
 pub use panics::panic_message;
-pub use queue::jetstream::QueueSettings;
+pub use queue::jetstream::{QueueSettings, StreamState, check_stream};
 pub use sealing::{MasterSecret, VisitorSecret};
 pub use sql::{DatabaseKind, SchemaState, SealedSecrets, ServerLimits, check_schema, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings};

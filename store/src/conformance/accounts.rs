@@ -7,12 +7,15 @@ use super::assert_error_kind;
 use crate::conformance::fixture::{AlbumFixture, face, random_digest, text};
 use crate::error::StoreErrorKind;
 use crate::model::account::{
-    Account, AccountChange, LinkPurpose, LinkUse, NewAccount, NewLink, NewSession, Role,
+    Account, AccountChange, LinkPurpose, LinkUse, NewAccount, NewLink, NewSession, Role, Session,
 };
 use crate::model::credit::UsageQuery;
 use crate::model::erasure::LedgerFate;
 use crate::model::ids::{OrganizationId, SessionId};
 use crate::store::Store;
+
+/// The hash of the password that accounts choose first.
+const HASH: &str = "a hash";
 
 /// Checks the backend of [`crate::traits::Accounts`].
 pub async fn accounts_suite(store: &Store) {
@@ -21,6 +24,7 @@ pub async fn accounts_suite(store: &Store) {
     an_invitation_takes_no_rights_and_enables_nobody(store).await;
     a_session_is_found_until_it_is_ended(store).await;
     another_password_ends_links_and_other_sessions(store).await;
+    a_session_begins_only_with_the_password_that_the_account_has(store).await;
     wrong_passwords_block_for_a_while(store).await;
     an_organization_keeps_an_owner(store).await;
     an_erased_organization_leaves_receipts_and_numbers(store).await;
@@ -57,11 +61,17 @@ async fn join(store: &Store, organization: OrganizationId, role: Role) -> Accoun
     store.accounts.invite(new_account(organization, role), link).await.expect("invites");
     let usage = LinkUse {
         digest: link.digest,
-        password: Some("a hash".into()),
+        password: Some(HASH.into()),
         name: Some("Änne".into()),
         session: new_session(),
     };
     store.accounts.use_link(usage).await.expect("uses a link")
+}
+
+/// Begins a session with the password that the account chose first.
+async fn begin(store: &Store, account: &Account, session: NewSession) -> Session {
+    let begun = store.accounts.begin_session(account.id, HASH, session).await.expect("begins");
+    begun.expect("it has that password")
 }
 
 async fn a_link_lets_in_once(store: &Store) {
@@ -161,7 +171,7 @@ async fn an_invitation_takes_no_rights_and_enables_nobody(store: &Store) {
 async fn a_session_is_found_until_it_is_ended(store: &Store) {
     let account = join(store, organization(store).await, Role::Viewer).await;
     let new = new_session();
-    let session = store.accounts.begin_session(account.id, new.clone()).await.expect("begins");
+    let session = begin(store, &account, new.clone()).await;
     let find = async || store.accounts.find_session(&new.digest).await.expect("looks");
     assert_eq!(find().await.map(|(found, _)| found), Some(session.clone()));
     let later = session.last_seen_at + Duration::seconds(59);
@@ -182,7 +192,7 @@ async fn a_session_is_found_until_it_is_ended(store: &Store) {
 
 async fn another_password_ends_links_and_other_sessions(store: &Store) {
     let account = join(store, organization(store).await, Role::Owner).await;
-    let kept = store.accounts.begin_session(account.id, new_session()).await.expect("begins");
+    let kept = begin(store, &account, new_session()).await;
     let make_link = async |purpose: LinkPurpose| {
         let link = new_link(purpose);
         store.accounts.make_link(account.id, link).await.expect("makes a link");
@@ -212,6 +222,28 @@ async fn another_password_ends_links_and_other_sessions(store: &Store) {
     assert!(!ids().await.contains(&kept.id), "a reset ends all sessions");
 }
 
+async fn a_session_begins_only_with_the_password_that_the_account_has(store: &Store) {
+    let account = join(store, organization(store).await, Role::Organizer).await;
+    let kept = begin(store, &account, new_session()).await;
+    let begin_with =
+        async |hash: &str| store.accounts.begin_session(account.id, hash, new_session()).await.expect("asks");
+    let count = async || store.accounts.list_sessions(account.id).await.expect("lists").len();
+    // As while a password is compared with the hash that was read before.
+    store.accounts.set_password(account.id, "another hash".into(), kept.id).await.expect("sets");
+    let at = from_now(Duration::ZERO);
+    let mut until = at;
+    for _ in 0..6 {
+        until = store.accounts.record_failure(&account.email, at).await.expect("records");
+    }
+    assert_eq!((begin_with(HASH).await, count().await), (None, 1));
+    let blocked_until = store.accounts.blocked_until(&account.email).await.expect("looks");
+    assert!(until > at && blocked_until == until, "wrong passwords are not forgotten");
+    assert!(begin_with("another hash").await.is_some());
+    let disable = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    store.accounts.update(account.organization, account.id, disable).await.expect("disables");
+    assert_eq!((begin_with("another hash").await, count().await), (None, 0));
+}
+
 async fn wrong_passwords_block_for_a_while(store: &Store) {
     let account = join(store, organization(store).await, Role::Viewer).await;
     let at = from_now(Duration::ZERO);
@@ -226,7 +258,7 @@ async fn wrong_passwords_block_for_a_while(store: &Store) {
         assert_eq!(until - at, Duration::seconds(2));
         assert_eq!(store.accounts.blocked_until(email).await.expect("looks"), until);
     }
-    store.accounts.begin_session(account.id, new_session()).await.expect("begins");
+    begin(store, &account, new_session()).await;
     assert_eq!(fail(&account.email, at).await, at, "forgotten");
     let tomorrow = at + Duration::hours(25);
     assert_eq!(fail(&stranger, tomorrow).await, tomorrow, "forgotten after a day");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use photofinish_servers::{Proxy, ProxyFault};
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::traits::FinishOutcome;
-use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
+use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings, StreamState, check_stream};
 
 use crate::cluster::{
     Cluster, LONG_TTL, OUTBOX_LEAD, STREAM, finish_all, finished, lease_any, lease_next, wait_until,
@@ -88,6 +88,22 @@ async fn photos_are_confirmed_while_the_server_is_unavailable() {
     cluster.server.run();
     assert_eq!(finish_all(&fixture).await, 101);
     wait_until("the late process has connected too", async || late.check_queue().await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whether_there_is_a_stream_is_found_out_without_creating_it() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let settings = cluster.queue_settings();
+    for _ in 0..2 {
+        assert_eq!(check_stream(&settings).await.unwrap(), StreamState::Absent);
+    }
+    assert!(cluster.context().await.get_stream(STREAM).await.is_err(), "it was created");
+    let store = cluster.start_process().await;
+    assert_eq!(check_stream(&settings).await.unwrap(), StreamState::Present);
+    store.close().await;
+    cluster.server.kill();
+    let error = check_stream(&settings).await.unwrap_err();
+    assert_eq!((error.kind, error.is_from_queue), (StoreErrorKind::Unavailable, true), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,15 @@
-//! Commands that only look: they create nothing and migrate nothing, whatever is missing.
+//! Commands that only look: they create nothing and migrate nothing, whatever is missing. Commands that change what is there: they
+//! create no database.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use photofinish_servers::NatsServer;
 use photofinish_tests::harness::test_photo::TestPhoto;
-use photofinish_tests::harness::{Service, ServiceOptions};
+use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
 use sqlx::{Connection, Executor, SqliteConnection};
 
 use crate::shell::Shell;
@@ -94,7 +97,67 @@ fn doctor_creates_neither_secrets_nor_the_folder_of_the_storage() {
 }
 
 #[test]
-fn doctor_creates_no_folder_in_place_of_the_one_with_the_photos() {
+fn doctor_says_that_secrets_are_not_checked_without_a_database() {
+    let shell = Shell::new();
+    let describe_secrets = || {
+        let output = shell.run(&["doctor"], &[FAKES]);
+        let line = output.stdout.lines().find(|line| line.contains(" secrets "));
+        line.unwrap_or_else(|| panic!("nothing of secrets in {}", output.stdout)).to_owned()
+    };
+    let absent = describe_secrets();
+    assert!(absent.ends_with("not checked: that needs a database that is up to date"), "{absent}");
+    std::fs::write(shell.path().join("photofinish.sqlite"), "no database ".repeat(1000)).expect("a file");
+    let unusable = describe_secrets();
+    assert!(unusable.ends_with("not checked: the database could not be opened"), "{unusable}");
+    std::fs::create_dir(shell.path().join("secrets")).expect("a folder");
+    std::fs::write(shell.path().join("secrets/master.key"), [1; 7]).expect("a file");
+    let damaged = describe_secrets();
+    assert!(damaged.starts_with("FAIL") && damaged.ends_with("is not 32 bytes long"), "{damaged}");
+}
+
+#[test]
+fn doctor_creates_no_stream_of_a_message_queue() {
+    const ABSENT: &str = "the stream photofinish does not exist yet: the first start creates it";
+    let Some(mut nats) = NatsServer::start() else { return };
+    let options = ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_QUEUE_URL", nats.url());
+    let folder = tempfile::tempdir().expect("a folder for the service");
+    std::fs::create_dir(folder.path().join("data")).expect("an empty folder");
+    let service = Service::new_stopped(options, Arc::new(folder));
+    let doctor = || service.run(&["doctor"]);
+    for command in [&["migrate"][..], &["sweep", "--dry-run"]] {
+        // What one creates the next one finds.
+        for _ in 0..2 {
+            let output = doctor();
+            assert!(output.expect_success().contains(ABSENT), "before {command:?}: {}", output.stdout);
+        }
+        service.run(command).expect_success();
+    }
+    let output = doctor();
+    assert!(output.expect_success().contains(ABSENT), "{}", output.stdout);
+
+    service.restart();
+    wait_until("doctor finds the stream", || {
+        doctor().stdout.contains("the stream photofinish; 0 photos wait")
+    });
+    service.terminate(Duration::from_secs(60));
+    nats.kill();
+    let output = doctor();
+    assert_eq!(output.code, Some(1), "{}", output.combined_output());
+    assert!(output.stdout.contains("connect to the queue"), "{}", output.stdout);
+}
+
+#[test]
+fn a_dry_run_of_sweep_creates_nothing() {
+    let shell = Shell::new();
+    shell.run(&["migrate"], &[]).expect_success();
+    let names = list_names(shell.path());
+    let output = shell.run(&["sweep", "--dry-run"], &[]);
+    assert!(output.expect_success().starts_with("0 objects"), "{}", output.stdout);
+    assert_eq!(list_names(shell.path()), names);
+}
+
+#[test]
+fn who_only_looks_creates_no_folder_in_place_of_the_one_with_the_photos() {
     let service = Service::start(ServiceOptions::with_fake_models());
     let album = service.partner().create_album("Not mounted");
     service.partner().upload_photo(&album, "a.jpg", &TestPhoto::new(640, 480).to_jpeg());
@@ -106,6 +169,9 @@ fn doctor_creates_no_folder_in_place_of_the_one_with_the_photos() {
     for part in ["does not contain the photos in the database", "are those of the rows"] {
         assert!(output.stdout.contains(part), "{part} is not in {}", output.stdout);
     }
+    let output = service.run(&["sweep", "--dry-run"]);
+    assert_eq!(output.code, Some(1), "{}", output.combined_output());
+    assert!(output.stderr.contains("does not contain the photos in the database"), "{}", output.stderr);
     assert!(!objects.exists(), "{} was created", objects.display());
 }
 
@@ -149,4 +215,36 @@ fn commands_that_only_read_neither_create_nor_migrate_a_database() {
         let after = std::fs::read(&database).expect("a database");
         assert!(after == before, "{command:?} changed the database");
     }
+}
+
+#[test]
+fn commands_that_change_what_is_there_create_no_database() {
+    let shell = Shell::new();
+    let email = ["--email", "anna@race.example"];
+    let account = |command| [&["account", command][..], &email].concat();
+    let commands = [
+        vec!["key", "revoke", "01890000-0000-7000-8000-000000000000"],
+        vec!["credits", "grant", "--organization", "Harbour Run", "--amount", "1"],
+        account("link"),
+        account("disable"),
+        account("enable"),
+        account("reset"),
+        vec!["organization", "erase", "Harbour Run"],
+        vec!["secret", "reseal"],
+        vec!["sweep"],
+    ];
+    let wrong = shell.path().join("wrong");
+    let data_dir = [("PHOTOFINISH_DATA_DIR", wrong.to_str().expect("a readable path"))];
+    for command in &commands {
+        let output = shell.run(command, &data_dir);
+        assert_eq!(output.code, Some(1), "{command:?}: {}", output.combined_output());
+        for part in ["is not created yet", "PHOTOFINISH_DATA_DIR is wrong"] {
+            assert!(output.stderr.contains(part), "{command:?}: {part} is not in {}", output.stderr);
+        }
+        assert!(!wrong.exists(), "{command:?} created {}", wrong.display());
+    }
+    // A first step.
+    let invite = ["account", "invite", "--organization", "Harbour Run", "--role", "owner"];
+    shell.run(&[&invite[..], &email].concat(), &data_dir).expect_success();
+    shell.run(&account("link"), &data_dir).expect_success();
 }

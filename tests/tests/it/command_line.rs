@@ -85,6 +85,7 @@ fn migrate_makes_a_database_and_can_be_repeated() {
 #[test]
 fn commands_keep_the_data_folder_for_its_owner_alone() {
     let shell = Shell::new();
+    shell.run(&["migrate"], &[]).expect_success();
     std::fs::set_permissions(shell.path(), Permissions::from_mode(0o755)).expect("permissions");
     shell.run(&["sweep"], &[]).expect_success();
     let mut paths = vec![shell.path().to_owned()];
@@ -100,6 +101,7 @@ fn commands_keep_the_data_folder_for_its_owner_alone() {
 #[test]
 fn secrets_are_readable_by_their_owner_alone() {
     let shell = Shell::new();
+    shell.run(&["migrate"], &[]).expect_success();
     shell.run(&["sweep"], &[]).expect_success();
     let secrets: Vec<PathBuf> = std::fs::read_dir(shell.path().join("secrets"))
         .expect("secrets are made at first start")

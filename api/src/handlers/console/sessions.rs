@@ -36,14 +36,18 @@ pub(crate) async fn create(
     let found = ctx.store.accounts.find_credentials(&input.email).await?;
     let hash = found.as_ref().and_then(|found| found.password.clone());
     let is_right = turn.verify(input.password, hash).await?;
-    let account = match found {
-        Some(Credentials { account, .. }) if is_right && account.disabled_at.is_none() => account,
+    let (account, hash) = match found {
+        Some(Credentials { account, password: Some(hash) }) if is_right && account.disabled_at.is_none() => {
+            (account, hash)
+        }
         _ => return Err(attempt.fail(&input.email).await),
     };
-    drop(turn);
     let token = Token::generate();
     let session = session::new_session(&token, &visitor.headers);
-    let begun = ctx.store.accounts.begin_session(account.id, session).await?;
+    let begun = ctx.store.accounts.begin_session(account.id, &hash, session).await?;
+    // There is none if the password was changed while this one was compared: what was right then is wrong now.
+    let Some(begun) = begun else { return Err(attempt.fail(&input.email).await) };
+    drop(turn);
     tracing::info!(account.id = %account.id, session.id = %begun.id, "signed in");
     let body = describe_session(&ctx, &begun, account);
     Ok(Answer::with_cookie(body, session::set_cookie(&token, ctx.settings.console.is_https())))

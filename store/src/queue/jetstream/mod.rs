@@ -15,6 +15,7 @@ mod outbox;
 mod republisher;
 mod settings;
 mod stream;
+mod stream_state;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,7 @@ use self::outbox::Outbox;
 use self::republisher::Republisher;
 pub use self::settings::QueueSettings;
 use self::stream::{Delivery, WorkStream};
+pub use self::stream_state::{StreamState, check_stream};
 use crate::metric_names;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::FailureReason;

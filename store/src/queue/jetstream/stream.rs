@@ -27,7 +27,7 @@ use crate::traits::{Result, UnpublishedPhoto};
 const CONSUMER: &str = "workers";
 
 /// Time limit of a request. A healthy server responds within milliseconds.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit of acknowledgements. The server redelivers what was not acknowledged after the ack wait.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -135,6 +135,7 @@ impl Accounts for SqlAccounts {
     }
 
     async fn use_link(&self, usage: LinkUse) -> Result<Account> {
+        let sets_password = usage.password.is_some();
         let mut transaction = self.database.begin_write(OPERATION).await?;
         // All links end with the password there was. In one statement, so that two that are used at once do not wait for each
         // other.
@@ -142,23 +143,24 @@ impl Accounts for SqlAccounts {
                       and account = (select account from account_link where digest = $1) returning account";
         let used: Vec<(AccountId,)> = query(OPERATION, delete)
             .bind(usage.digest.to_vec())
-            .bind(i64::from(usage.password.is_some()))
+            .bind(i64::from(sets_password))
             .fetch_all(&mut transaction)
             .await?;
         let &(id,) = used.first().ok_or_else(|| StoreError::not_found("link of an account"))?;
-        if usage.password.is_some() {
-            sessions::end_all(&mut transaction, id, None).await?;
-        }
-        let update = "update account set password = coalesce($2, password), name = coalesce($3, name) \
+        let update = "update account set password = coalesce($2, password), name = coalesce($3, name), last_seen_at = $4 \
                       where id = $1 and disabled_at is null";
         let updated = query(OPERATION, update)
             .bind(id)
             .bind(usage.password)
             .bind(usage.name)
+            .bind(now_micros())
             .execute(&mut transaction)
             .await?;
         if updated == 0 {
             return Err(account_not_found());
+        }
+        if sets_password {
+            sessions::end_all(&mut transaction, id, None).await?;
         }
         failures::forget(&mut transaction, id).await?;
         sessions::insert(&mut transaction, id, usage.session).await?;
@@ -193,8 +195,13 @@ impl Accounts for SqlAccounts {
         failures::count_of_network(&self.database, source, hour).await
     }
 
-    async fn begin_session(&self, account: AccountId, session: NewSession) -> Result<Session> {
-        sessions::begin(&self.database, account, session).await
+    async fn begin_session(
+        &self,
+        account: AccountId,
+        hash: &str,
+        session: NewSession,
+    ) -> Result<Option<Session>> {
+        sessions::begin(&self.database, account, hash, session).await
     }
 
     async fn find_session(&self, digest: &TokenDigest) -> Result<Option<(Session, Account)>> {
@@ -273,11 +280,11 @@ impl Accounts for SqlAccounts {
 
     async fn set_password(&self, account: AccountId, password: String, kept: SessionId) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        // Links, sessions and then the account: the order in which `use_link` locks them.
+        // Links, the account and then its sessions: the order in which `use_link` locks them.
         end_links(&mut transaction, account).await?;
-        sessions::end_all(&mut transaction, account, Some(kept)).await?;
         let set = "update account set password = $2 where id = $1";
         query(OPERATION, set).bind(account).bind(password).execute(&mut transaction).await?;
+        sessions::end_all(&mut transaction, account, Some(kept)).await?;
         failures::forget(&mut transaction, account).await?;
         transaction.commit(OPERATION).await
     }

@@ -1,4 +1,7 @@
 //! Sessions of accounts.
+//!
+//! Whoever begins or uses a session, or ends all of an account, locks the account before its sessions. So nobody who ends them
+//! because the password is another one misses a session that begins at the same moment with the one until then.
 
 use time::OffsetDateTime;
 
@@ -23,14 +26,14 @@ macro_rules! session_columns {
     };
 }
 
-/// Inserts a session; returns its id.
+/// Inserts a session of an account that is locked; returns its id.
 pub(super) async fn insert(
     transaction: &mut Transaction,
     account: AccountId,
     session: NewSession,
 ) -> Result<SessionId> {
     const OPERATION: &str = "begin a session";
-    let (id, now) = (SessionId::generate(), now_micros());
+    let id = SessionId::generate();
     let insert = "insert into account_session (id, digest, account, device, created_at, last_seen_at, expires_at) \
                   values ($1, $2, $3, $4, $5, $5, $6)";
     query(OPERATION, insert)
@@ -38,19 +41,14 @@ pub(super) async fn insert(
         .bind(session.digest.to_vec())
         .bind(account)
         .bind(session.device)
-        .bind(now)
+        .bind(now_micros())
         .bind(to_micros(session.expires_at))
-        .execute(&mut *transaction)
-        .await?;
-    query(OPERATION, "update account set last_seen_at = $2 where id = $1")
-        .bind(account)
-        .bind(now)
         .execute(transaction)
         .await?;
     Ok(id)
 }
 
-/// Ends the sessions of an account, all or all but one.
+/// Ends the sessions of an account that is locked, all or all but one.
 pub(super) async fn end_all(
     transaction: &mut Transaction,
     account: AccountId,
@@ -67,19 +65,33 @@ pub(super) async fn end_all(
     Ok(())
 }
 
-pub(super) async fn begin(database: &Database, account: AccountId, session: NewSession) -> Result<Session> {
+/// `None` if the hash of the account's password is not this one any more, or the account is disabled.
+pub(super) async fn begin(
+    database: &Database,
+    account: AccountId,
+    hash: &str,
+    session: NewSession,
+) -> Result<Option<Session>> {
     const OPERATION: &str = "begin a session";
     let mut transaction = database.begin_write(OPERATION).await?;
-    failures::forget(&mut transaction, account).await?;
+    // A server waits here for whoever sets another password, and looks at that one then.
+    let lock = "update account set last_seen_at = $3 where id = $1 and password = $2 and disabled_at is null";
+    let locked =
+        query(OPERATION, lock).bind(account).bind(hash).bind(now_micros()).execute(&mut transaction).await?;
+    if locked == 0 {
+        transaction.rollback(OPERATION).await?;
+        return Ok(None);
+    }
     query(OPERATION, "delete from account_session where expires_at <= $1")
         .bind(now_micros())
         .execute(&mut transaction)
         .await?;
+    failures::forget(&mut transaction, account).await?;
     let id = insert(&mut transaction, account, session).await?;
     let find = concat!("select ", session_columns!(), " from account_session s where s.id = $1");
     let row: SessionRow = query(OPERATION, find).bind(id).fetch_one(&mut transaction).await?;
     transaction.commit(OPERATION).await?;
-    row.try_into()
+    Session::try_from(row).map(Some)
 }
 
 pub(super) async fn find(database: &Database, digest: &TokenDigest) -> Result<Option<(Session, Account)>> {
@@ -102,7 +114,8 @@ pub(super) async fn touch(database: &Database, session: SessionId, at: OffsetDat
     const OPERATION: &str = "record the use of a session";
     let at = to_micros(at);
     let mut transaction = database.begin_write(OPERATION).await?;
-    let touch = "update account_session set last_seen_at = $2 where id = $1 and last_seen_at <= $2 - $3";
+    let touch = "update account set last_seen_at = $2 where id = (select account from account_session \
+                 where id = $1 and last_seen_at <= $2 - $3)";
     let touched = query(OPERATION, touch)
         .bind(session)
         .bind(at)
@@ -110,8 +123,7 @@ pub(super) async fn touch(database: &Database, session: SessionId, at: OffsetDat
         .execute(&mut transaction)
         .await?;
     if touched > 0 {
-        let seen = "update account set last_seen_at = $2 \
-                    where id = (select account from account_session where id = $1)";
+        let seen = "update account_session set last_seen_at = $2 where id = $1";
         query(OPERATION, seen).bind(session).bind(at).execute(&mut transaction).await?;
     }
     transaction.commit(OPERATION).await

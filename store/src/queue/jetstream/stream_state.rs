@@ -1,0 +1,47 @@
+//! Whether the servers have the work stream, found out by asking alone. Whoever opens the queue creates the stream; a diagnosis
+//! must not.
+
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::{self, ErrorCode};
+
+use super::settings::QueueSettings;
+use super::stream::{REQUEST_TIMEOUT, unavailable_because};
+use crate::traits::Result;
+
+/// Whether the servers have a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// They have none of this name: the first process that opens the queue creates it.
+    Absent,
+    /// They have it.
+    Present,
+}
+
+/// Returns whether the servers have the stream, and changes nothing: creates and updates neither stream nor consumer, and
+/// publishes nothing.
+///
+/// # Errors
+/// `Invalid` for settings that cannot be used, `Unavailable` when no server responds, and when one has no JetStream.
+pub async fn check_stream(settings: &QueueSettings) -> Result<StreamState> {
+    let servers = settings.server_addresses()?;
+    let client = settings
+        .connect_options()
+        .await?
+        .name("photofinish")
+        .connection_timeout(REQUEST_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .connect(servers)
+        .await
+        .map_err(unavailable_because("connect to the queue"))?;
+    let mut context = jetstream::new(client);
+    context.set_timeout(REQUEST_TIMEOUT);
+    match context.get_stream(&settings.stream).await {
+        Ok(_) => Ok(StreamState::Present),
+        Err(cause) => match cause.kind() {
+            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                Ok(StreamState::Absent)
+            }
+            _ => Err(unavailable_because("look for the work stream")(cause)),
+        },
+    }
+}
