@@ -6,7 +6,8 @@
 //! decodes it decodes strictly: the first bit that libjpeg-turbo would warn about, and more, is [`Damage`]. In both cases
 //! another decoder should be asked; neither says that the file is useless. (Pixels can differ in one case: damage that
 //! cannot be told as such, which leaves AC coefficients that no picture has, in the blocks that have them.) Orientation, colour profiles and all else that
-//! does not change the pixels are not looked at.
+//! does not change the pixels are not looked at, nor are the last three bytes of the scan header: they mean something in
+//! progressive files only, many phones write others there than the standard says, and libjpeg-turbo warns of them.
 //!
 //! ```
 //! use photofinish_jpeg::{Decoder, Header, Scale};

@@ -12,9 +12,10 @@ use crate::image::frame::{Frame, Picture, Size, Window};
 use crate::resize::area::AreaShrinker;
 use crate::resize::bilinear::Bilinear;
 
-/// Bytes of buffers that [`Filter::Bicubic`] keeps for the next picture. A photo of 24 megapixels needs 9 MB; without a
-/// limit, the buffers of one very large photo would stay allocated as long as the thread runs.
-const MAX_KEPT_BYTES: usize = 24 << 20;
+/// Bytes of buffers that [`Filter::Bicubic`] keeps for the next picture: of one picture it needs the width of the source times
+/// the height of the target. A photo of 24 megapixels needs 9 MB; without a limit, the buffers of one very large photo would
+/// stay allocated as long as the thread runs.
+pub const MAX_KEPT_BYTES: usize = 24 << 20;
 
 /// The interpolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

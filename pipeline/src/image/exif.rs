@@ -8,7 +8,8 @@ use exif::{DateTime, Exif, In, Reader, Tag, Value};
 use photofinish_kernels::image::orient::Orientation;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
-use crate::image::heic;
+use crate::image::format::Format;
+use crate::image::{heic, webp};
 
 /// The EXIF data of a photo.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,16 @@ const START_OF_IMAGE: [u8; 2] = [0xff, 0xd8];
 /// The second byte of the marker before the picture's data.
 const START_OF_SCAN: u8 = 0xda;
 
+/// What stands before the EXIF data of a JPEG file. Programs that took them from there, older versions of Pillow among them,
+/// also wrote it into files of other formats, where it does not belong.
+const JPEG_PREFIX: [u8; 6] = *b"Exif\0\0";
+
+/// Where the chunks of a PNG file begin: after its magic bytes.
+const PNG_FIRST_CHUNK_OFFSET: usize = 8;
+/// Bytes of a PNG chunk before its data, a length and a name, and after them, a checksum.
+const PNG_CHUNK_HEADER_BYTES: usize = 8;
+const PNG_CHECKSUM_BYTES: usize = 4;
+
 /// Camera names are cut to this length; real ones have 10 to 40 characters.
 const MAX_CAMERA_CHARS: usize = 100;
 
@@ -43,11 +54,13 @@ impl ExifData {
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let exif = Reader::new()
-            .continue_on_error(true)
-            .read_from_container(&mut Cursor::new(before_scan(bytes)))
-            .or_else(|error| error.distill_partial_result(|_damaged| {}))
-            .ok()?;
+        let mut reader = Reader::new();
+        reader.continue_on_error(true);
+        let read = match find_prefixed(bytes) {
+            Some(data) => reader.read_raw(data.to_vec()),
+            None => reader.read_from_container(&mut Cursor::new(before_scan(bytes))),
+        };
+        let exif = read.or_else(|error| error.distill_partial_result(|_damaged| {})).ok()?;
         let orientation =
             exif.get_field(Tag::Orientation, In::PRIMARY).and_then(|field| field.value.get_uint(0));
         Some(Self {
@@ -55,6 +68,33 @@ impl ExifData {
             taken_at: read_taken_at(&exif),
             camera: read_camera(&exif),
         })
+    }
+}
+
+/// Returns the EXIF data of a PNG or WebP file that begins as in a JPEG file, without this beginning: the parser removes it
+/// from JPEG files only, and then refuses the data.
+fn find_prefixed(file: &[u8]) -> Option<&[u8]> {
+    // It concerns no HEIC, whatever the operator decided.
+    let data = match Format::from_magic_bytes(file, false).ok()? {
+        Format::Png => find_png_exif(file)?,
+        Format::WebP => webp::find_exif(file)?,
+        Format::Jpeg | Format::Heic => return None,
+    };
+    data.strip_prefix(&JPEG_PREFIX)
+}
+
+/// Returns the EXIF data of a PNG file: its first chunk of that kind.
+fn find_png_exif(file: &[u8]) -> Option<&[u8]> {
+    let mut offset = PNG_FIRST_CHUNK_OFFSET;
+    loop {
+        let &[l0, l1, l2, l3, n0, n1, n2, n3] =
+            file.get(offset..)?.first_chunk::<PNG_CHUNK_HEADER_BYTES>()?;
+        let begin = offset + PNG_CHUNK_HEADER_BYTES;
+        let end = begin + u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+        if [n0, n1, n2, n3] == *b"eXIf" {
+            return file.get(begin..end);
+        }
+        offset = end + PNG_CHECKSUM_BYTES;
     }
 }
 
@@ -100,18 +140,24 @@ fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
     (1..=9999).contains(&taken.year()).then_some(taken)
 }
 
-/// Joins make and model: "Canon EOS 1000D" from "Canon" and "Canon EOS 1000D", "NIKON CORPORATION D3" from "NIKON
-/// CORPORATION" and "D3".
+/// Joins make and model: "Apple iPhone 15" from "Apple" and "iPhone 15", but "NIKON D3100" from "NIKON CORPORATION" and "NIKON
+/// D3100".
 fn read_camera(exif: &Exif) -> Option<String> {
     let make = read_text(exif, Tag::Make);
     let model = read_text(exif, Tag::Model);
     let name = match (make, model) {
-        (Some(make), Some(model)) if !model.starts_with(&make) => format!("{make} {model}"),
+        (Some(make), Some(model)) if !names_make(&model, &make) => format!("{make} {model}"),
         (_, Some(model)) => model,
         (Some(make), None) => make,
         (None, None) => return None,
     };
     Some(name.chars().take(MAX_CAMERA_CHARS).collect())
+}
+
+/// Whether the name of a model begins with the first word of its make. The others are "CORPORATION" and the like.
+fn names_make(model: &str, make: &str) -> bool {
+    let brand = make.split_whitespace().next().unwrap_or(make);
+    model.to_lowercase().starts_with(&brand.to_lowercase())
 }
 
 fn read_text(exif: &Exif, tag: Tag) -> Option<String> {
@@ -174,6 +220,62 @@ mod tests {
         assert_eq!(exif.orientation, Orientation::Rotate90);
         assert_eq!(exif.camera.as_deref(), Some("Canon EOS 1000D"));
         assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 08:20:30.25 UTC)));
+    }
+
+    #[test]
+    fn a_model_that_names_its_make_is_the_camera() {
+        for (make, model, camera) in [
+            ("NIKON CORPORATION", "NIKON D3100", "NIKON D3100"),
+            ("Canon", "Canon EOS 7D", "Canon EOS 7D"),
+            ("LEICA CAMERA AG", "LEICA M10", "LEICA M10"),
+            ("OnePlus", "ONEPLUS A6003", "ONEPLUS A6003"),
+            ("NIKON CORPORATION", "COOLPIX", "NIKON CORPORATION COOLPIX"),
+            ("Apple", "iPhone 15", "Apple iPhone 15"),
+            ("samsung", "SM-G991B", "samsung SM-G991B"),
+            (" ", "D3", "D3"),
+            ("SONY", " ", "SONY"),
+        ] {
+            let file = jpeg_with_exif(&[(Tag::Make, ascii_value(make)), (Tag::Model, ascii_value(model))]);
+            assert_eq!(ExifData::read(&file).camera.as_deref(), Some(camera), "{make}, {model}");
+        }
+    }
+
+    /// Orientation 6, big endian, one entry.
+    const TIFF: [u8; 26] =
+        [b'M', b'M', 0, 42, 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0];
+
+    /// A PNG without pixels that has another chunk and this one.
+    fn png_with_exif(data: &[u8]) -> Vec<u8> {
+        let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x03tEXta\0b\0\0\0\0".to_vec();
+        file.extend((data.len() as u32).to_be_bytes());
+        file.extend(b"eXIf");
+        file.extend(data);
+        // The parser does not verify checksums.
+        file.extend([0; 4]);
+        file
+    }
+
+    /// A WebP without pixels that has another chunk, of an odd length, and this one.
+    fn webp_with_exif(data: &[u8]) -> Vec<u8> {
+        let mut file = b"RIFF\0\0\0\0WEBPVP8 \x03\0\0\0abc\0EXIF".to_vec();
+        file.extend((data.len() as u32).to_le_bytes());
+        file.extend(data);
+        let size = (file.len() - 8) as u32;
+        file[4..8].copy_from_slice(&size.to_le_bytes());
+        file
+    }
+
+    #[test]
+    fn exif_data_of_png_and_webp_may_begin_as_in_a_jpeg() {
+        for prefix in [&b""[..], b"Exif\0\0"] {
+            let data = [prefix, &TIFF].concat();
+            for file in [png_with_exif(&data), webp_with_exif(&data)] {
+                assert_eq!(ExifData::read(&file).orientation, Orientation::Rotate90, "{file:?}");
+                for end in 0..file.len() {
+                    ExifData::read(&file[..end]);
+                }
+            }
+        }
     }
 
     #[test]

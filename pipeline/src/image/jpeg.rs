@@ -1,14 +1,14 @@
 //! JPEG decoding. What cameras write is decoded by our own decoder, in half the time of libjpeg-turbo and with the same
 //! pixels. Everything else (progressive, CMYK, unusual sampling or scale), and whatever ours finds damaged, is decoded and
-//! judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between segments, which cameras write) from damage (a
-//! file that ends early or has invalid codes).
+//! judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between segments, and scan headers with odd parameters,
+//! which cameras write) from damage (a file that ends early or has invalid codes).
 
 use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 
 use crate::engine::fault::Poison;
-use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
+use crate::image::jpeg_structure::{JpegStructure, has_end_marker, with_sequential_parameters};
 
 /// Maximum scans of a progressive file. Cameras and tools write 3 to 12; a file of many more is made to exhaust the CPU.
 const MAX_SCANS: u32 = 100;
@@ -32,12 +32,17 @@ pub(crate) struct JpegHeader {
     is_inverted: bool,
     /// Bytes of coefficients per pixel that the decoder keeps until it has read all scans.
     coefficient_bytes_per_pixel: usize,
+    /// Bytes of the copy of the file that may be made for libjpeg-turbo.
+    copy_bytes: usize,
 }
 
 /// An error of libjpeg-turbo, which it also returns for warnings.
 enum TurboError {
     /// A warning that does not affect the pixels.
     HarmlessWarning,
+    /// A warning of a sequential scan whose header has parameters that only other scans have. They do not affect the pixels, but
+    /// nothing is known of the rest of the file. The poison is for a file of which it cannot be known.
+    OddParameters(Poison),
     /// The file was not decoded, or not reliably.
     Poison(Poison),
 }
@@ -76,7 +81,7 @@ impl JpegDecoder {
                 self.is_spoiled = true;
                 return match classify_error(&error, file) {
                     TurboError::HarmlessWarning => Ok(None),
-                    TurboError::Poison(poison) => Err(poison),
+                    TurboError::OddParameters(poison) | TurboError::Poison(poison) => Err(poison),
                 };
             }
         };
@@ -88,6 +93,7 @@ impl JpegDecoder {
             is_cmyk,
             is_inverted: is_cmyk && structure.is_adobe,
             coefficient_bytes_per_pixel: structure.coefficient_bytes_per_pixel(),
+            copy_bytes: if structure.may_need_a_copy() { file.len() } else { 0 },
         }))
     }
 
@@ -114,24 +120,34 @@ impl JpegDecoder {
     }
 
     fn decode_any(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
-        let JpegPlan { header, scale } = plan;
-        let size = plan.decoded_size();
-        let format = if header.is_cmyk { PixelFormat::CMYK } else { PixelFormat::RGB };
-        out.resize(size.area() * format.size(), 0);
-        let (width, height) = (size.width as usize, size.height as usize);
-        let image = Image { pixels: out.as_mut_slice(), width, pitch: width * format.size(), height, format };
-        let turbo = self.turbo()?;
-        turbo.set_scaling_factor(scale.factor()).map_err(|error| to_poison(&error))?;
-        if let Err(error) = turbo.decompress(file, image) {
-            self.is_spoiled = true;
-            if let TurboError::Poison(poison) = classify_error(&error, file) {
-                return Err(poison);
-            }
+        out.resize(plan.decoded_size().area() * plan.header.pixel_format().size(), 0);
+        let mut result = self.decompress(file, plan, out);
+        if matches!(result, Err(TurboError::OddParameters(_))) {
+            // Of all its warnings libjpeg-turbo tells only the first: of a copy without this one it tells what else is wrong.
+            result = self.decompress(&with_sequential_parameters(file), plan, out);
         }
-        if header.is_cmyk {
-            rgb_from_cmyk(out, header.is_inverted);
+        match result {
+            Ok(()) | Err(TurboError::HarmlessWarning) => {}
+            Err(TurboError::OddParameters(poison) | TurboError::Poison(poison)) => return Err(poison),
+        }
+        if plan.header.is_cmyk {
+            rgb_from_cmyk(out, plan.header.is_inverted);
         }
         Ok(())
+    }
+
+    /// Decodes by libjpeg-turbo. Returns what it only warns of as an error too.
+    fn decompress(&mut self, file: &[u8], plan: &JpegPlan, pixels: &mut [u8]) -> Result<(), TurboError> {
+        let (size, format) = (plan.decoded_size(), plan.header.pixel_format());
+        let (width, height) = (size.width as usize, size.height as usize);
+        let image = Image { pixels, width, pitch: width * format.size(), height, format };
+        let turbo = self.turbo().map_err(TurboError::Poison)?;
+        let scaled = turbo.set_scaling_factor(plan.scale.factor());
+        scaled.map_err(|error| TurboError::Poison(to_poison(&error)))?;
+        turbo.decompress(file, image).map_err(|error| {
+            self.is_spoiled = true;
+            classify_error(&error, file)
+        })
     }
 }
 
@@ -148,6 +164,11 @@ impl JpegHeader {
         // A lossless file has no DCT that could be scaled.
         let scale = Scale::ALL.into_iter().find(suffices).filter(|_| !self.is_lossless);
         JpegPlan { header: self, scale: scale.unwrap_or(Scale::FULL) }
+    }
+
+    /// The format of the pixels that libjpeg-turbo decodes into.
+    fn pixel_format(&self) -> PixelFormat {
+        if self.is_cmyk { PixelFormat::CMYK } else { PixelFormat::RGB }
     }
 }
 
@@ -171,7 +192,8 @@ impl JpegPlan {
 
     /// Peak memory of decoding, bytes, including the result.
     pub(crate) fn peak_bytes(&self) -> usize {
-        self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes_per_pixel
+        let coefficient_bytes = self.header.size.area() * self.header.coefficient_bytes_per_pixel;
+        self.buffer_bytes() + coefficient_bytes + self.header.copy_bytes
     }
 }
 
@@ -205,6 +227,9 @@ const HARMLESS_WARNINGS: [&str; 4] = [
     "bad ICC marker",
 ];
 
+/// Of a scan of a sequential file whose header does not end in `00 3f 00`, as in the photos of many phones.
+const ODD_PARAMETERS_WARNING: &str = "Invalid SOS parameters for sequential JPEG";
+
 /// Tells a harmless warning from damage by the message: libjpeg-turbo returns an error for both, for a warning after it
 /// has decoded everything. Of several warnings it reports only the first, so a harmless one does not prove that the file
 /// is complete; its end marker does.
@@ -212,6 +237,9 @@ fn classify_error(error: &turbojpeg::Error, file: &[u8]) -> TurboError {
     let message = error.to_string();
     if HARMLESS_WARNINGS.iter().any(|harmless| message.contains(harmless)) && has_end_marker(file) {
         return TurboError::HarmlessWarning;
+    }
+    if message.contains(ODD_PARAMETERS_WARNING) {
+        return TurboError::OddParameters(to_poison(error));
     }
     // "unsupported" or "Unsupported".
     if message.contains("nsupported") {
@@ -258,6 +286,7 @@ mod tests {
             is_cmyk: false,
             is_inverted: false,
             coefficient_bytes_per_pixel: 0,
+            copy_bytes: 0,
         }
     }
 
@@ -298,6 +327,15 @@ mod tests {
             let file = encode(PixelFormat::RGB, |compressor| compressor.set_subsamp(sampling).unwrap());
             assert_eq!(decoded_by_ours(&file), [true; 5], "{sampling:?}");
         }
+    }
+
+    #[test]
+    fn what_phones_write_is_decoded_by_our_decoder() {
+        let mut file = encode(PixelFormat::RGB, |_| {});
+        let scan = file.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+        assert_eq!(file[scan + 11..scan + 14], [0, 63, 0]);
+        file[scan + 11..scan + 14].copy_from_slice(&[0, 0, 0]);
+        assert_eq!(decoded_by_ours(&file), [true; 5]);
     }
 
     #[test]

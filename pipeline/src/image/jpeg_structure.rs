@@ -1,4 +1,5 @@
-//! The segments of a JPEG file: what libjpeg-turbo does not report, or only warns about. Reads markers, never pixels.
+//! The segments of a JPEG file: what libjpeg-turbo does not report, or only warns about. Reads markers, never pixels, and
+//! rewrites only what means nothing.
 
 /// What the segments before the first scan say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,8 +10,12 @@ pub(crate) struct JpegStructure {
     pub(crate) components: u8,
     /// Whether each coefficient is spread over several scans.
     pub(crate) is_progressive: bool,
+    /// Whether each scan has all coefficients of its components, so that its parameters mean nothing.
+    pub(crate) is_sequential: bool,
     /// Colour components in the first scan; 0 without a scan.
     pub(crate) first_scan_components: u8,
+    /// Whether the header of the first scan ends in the parameters of a sequential one.
+    pub(crate) has_usual_scan: bool,
     /// Whether the file has an Adobe segment: its CMYK is then stored inverted.
     pub(crate) is_adobe: bool,
 }
@@ -19,6 +24,10 @@ const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
 const APP14: u8 = 0xee;
+
+/// The end of a scan header that has all coefficients, with all their bits: the first coefficient, the last one, and no bits
+/// left out.
+const SEQUENTIAL_PARAMETERS: [u8; 3] = [0, 63, 0];
 
 impl JpegStructure {
     /// Reads the segments up to the first scan, or to where the file is damaged.
@@ -29,6 +38,7 @@ impl JpegStructure {
             match marker {
                 SOS => {
                     structure.first_scan_components = payload.first().copied().unwrap_or(0);
+                    structure.has_usual_scan = read_scan_parameters(payload) == Some(SEQUENTIAL_PARAMETERS);
                     break;
                 }
                 EOI => break,
@@ -47,8 +57,18 @@ impl JpegStructure {
     /// of which has more samples than the picture has pixels. 0 where a single scan has all components, as a row of
     /// blocks is then enough.
     pub(crate) fn coefficient_bytes_per_pixel(&self) -> usize {
-        let in_several_scans = self.is_progressive || self.first_scan_components < self.components;
-        if in_several_scans { 2 * usize::from(self.components) } else { 0 }
+        if self.is_progressive || self.has_several_scans() { 2 * usize::from(self.components) } else { 0 }
+    }
+
+    /// Whether libjpeg-turbo may warn of the parameters of a sequential scan, so that it is given a copy of the file:
+    /// [`with_sequential_parameters`]. Of several scans the later ones are not looked at here.
+    pub(crate) fn may_need_a_copy(&self) -> bool {
+        self.is_sequential && (!self.has_usual_scan || self.has_several_scans())
+    }
+
+    /// Whether the first scan has not all components.
+    fn has_several_scans(&self) -> bool {
+        self.first_scan_components < self.components
     }
 
     fn record_frame_header(&mut self, marker: u8, payload: &[u8]) {
@@ -57,7 +77,36 @@ impl JpegStructure {
         self.size.get_or_insert(size);
         self.components = components;
         self.is_progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
+        // Of Huffman codes, baseline and extended, and of arithmetic ones.
+        self.is_sequential = matches!(marker, 0xc0 | 0xc1 | 0xc9);
     }
+}
+
+/// Returns a copy of a sequential file in which each scan header ends in the parameters that such a scan has. Others mean
+/// nothing there.
+pub(crate) fn with_sequential_parameters(file: &[u8]) -> Vec<u8> {
+    let mut copy = file.to_vec();
+    let mut markers = MarkerIter { file, offset: 0 };
+    while let Some((marker, payload)) = markers.next_segment() {
+        match marker {
+            // The iterator stands behind the segment, which the parameters end.
+            SOS if read_scan_parameters(payload).is_some() => {
+                let end = markers.offset;
+                copy[end - SEQUENTIAL_PARAMETERS.len()..end].copy_from_slice(&SEQUENTIAL_PARAMETERS);
+            }
+            EOI => break,
+            _ => {}
+        }
+    }
+    copy
+}
+
+/// The last bytes of a scan header: which coefficients the scan has, and which of their bits. `None` when the header has not
+/// the length that its number of components demands.
+fn read_scan_parameters(payload: &[u8]) -> Option<[u8; 3]> {
+    let components = usize::from(*payload.first()?);
+    let parameters = payload.get(1 + 2 * components..)?;
+    parameters.try_into().ok()
 }
 
 /// Whether the file reaches its end marker. A truncated file does not, even where libjpeg-turbo decodes it.
@@ -123,7 +172,9 @@ mod tests {
             size,
             components: 4,
             is_progressive: true,
+            is_sequential: false,
             first_scan_components: 1,
+            has_usual_scan: false,
             is_adobe: true,
         };
         assert_eq!(structure, expected);
@@ -146,6 +197,49 @@ mod tests {
         assert_eq!(JpegStructure::read(b"").coefficient_bytes_per_pixel(), 0);
     }
 
+    /// A file of this coding process whose frame has two components, and a scan of each number of components with these
+    /// parameters.
+    fn with_scans(frame: u8, scans: &[(u8, [u8; 3])]) -> Vec<u8> {
+        let mut file = vec![0xff, 0xd8, 0xff, frame, 0, 14, 8, 0, 2, 0, 2, 2, 1, 0x11, 0, 2, 0x11, 0];
+        for &(components, parameters) in scans {
+            file.extend([0xff, 0xda, 0, 6 + 2 * components, components]);
+            file.extend([1_u8, 0].repeat(usize::from(components)));
+            file.extend(parameters);
+            // Pixels, with a stuffed byte and a restart.
+            file.extend([7, 0xff, 0, 9, 0xff, 0xd0, 5]);
+        }
+        file.extend([0xff, 0xd9, 0xff, 0xda, 0, 8, 1, 1, 0, 1, 2, 3]);
+        file
+    }
+
+    #[test]
+    fn each_scan_gets_the_parameters_of_a_sequential_one_and_nothing_else_is_changed() {
+        let usual = [0, 63, 0];
+        let odd = [(2, [0; 3]), (1, [1, 2, 3]), (1, usual), (2, [0xff; 3])];
+        let expected = [(2, usual), (1, usual), (1, usual), (2, usual)];
+        assert_eq!(with_sequential_parameters(&with_scans(0xc0, &odd)), with_scans(0xc0, &expected));
+        // A header without them.
+        let malformed = [0xff, 0xd8, 0xff, 0xda, 0, 6, 3, 4, 5, 6, 0xff, 0xd9];
+        assert_eq!(with_sequential_parameters(&malformed), malformed);
+    }
+
+    #[test]
+    fn a_copy_may_be_needed_of_sequential_files_with_odd_or_several_scans() {
+        let may_need = |frame: u8, components: u8, parameters: [u8; 3]| {
+            JpegStructure::read(&with_scans(frame, &[(components, parameters)])).may_need_a_copy()
+        };
+        for sequential in [0xc0, 0xc1, 0xc9] {
+            assert!(!may_need(sequential, 2, [0, 63, 0]));
+            assert!(may_need(sequential, 2, [0; 3]));
+            // A later scan may be odd.
+            assert!(may_need(sequential, 1, [0, 63, 0]));
+        }
+        // Progressive ones and lossless ones.
+        for other in [0xc2, 0xc3] {
+            assert!(!may_need(other, 2, [0; 3]) && !may_need(other, 1, [0; 3]));
+        }
+    }
+
     #[test]
     fn stuffed_bytes_and_restarts_are_pixels() {
         let mut file = vec![0xff, 0xd8, 0xff, 0xda, 0, 2, 1, 0xff, 0x00, 0xff, 0xd3, 7, 0xff, 0xff];
@@ -164,6 +258,7 @@ mod tests {
             }
             JpegStructure::read(&file);
             has_end_marker(&file);
+            assert_eq!(with_sequential_parameters(&file).len(), file.len());
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The chunks of a WebP file, checked before the crate `image` decodes it, which allocates for the size that a picture
-//! claims and only afterwards compares that with its frame. Reads headers, never pixels.
+//! claims and only afterwards compares that with its frame. Also finds EXIF data. Reads headers, never pixels.
 
 /// Offset of the first chunk: after `RIFF`, the file's length and `WEBP`.
 const FIRST_CHUNK_OFFSET: usize = 12;
@@ -62,6 +62,12 @@ impl FirstPicture {
 pub(crate) fn read_canvas_size(file: &[u8]) -> Option<(u32, u32)> {
     let name = file.get(FIRST_CHUNK_OFFSET..FIRST_CHUNK_OFFSET + 4)?;
     if name == b"VP8X" { read_sides(file, CANVAS_SIDE_OFFSETS) } else { None }
+}
+
+/// Returns the file's EXIF data: its first chunk of that kind.
+pub(crate) fn find_exif(file: &[u8]) -> Option<&[u8]> {
+    let mut chunks = ChunkIter { bytes: file, offset: FIRST_CHUNK_OFFSET };
+    chunks.find(|chunk| chunk.name == *b"EXIF").map(|chunk| chunk.payload)
 }
 
 /// Reads two sides of 24 bits, each stored as one less.
@@ -182,10 +188,19 @@ mod tests {
         assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3])])), None);
     }
 
+    #[test]
+    fn the_first_chunk_of_exif_data_is_found() {
+        let exif = |payload: &[u8]| chunk(b"EXIF", payload);
+        let picture = chunk(b"VP8 ", &LOSSY[..9]);
+        assert_eq!(find_exif(&file(&[picture.clone(), exif(b"odd"), exif(b"second")])), Some(&b"odd"[..]));
+        assert_eq!(find_exif(&file(&[picture])), None);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), flags in 0_u8..4) {
             FirstPicture::read(&bytes);
+            find_exif(&bytes);
             FirstPicture::read(&file(&[chunk(b"VP8X", &[flags; 10]), bytes.clone()]));
             FirstPicture::read(&file(&[chunk(b"VP8X", &[flags; 10]), chunk(b"ANMF", &bytes)]));
         }

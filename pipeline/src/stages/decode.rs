@@ -13,7 +13,7 @@ use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
 use crate::stages::photo::{DecodedPhoto, FetchedPhoto, PhotoMetadata};
-use crate::stages::sizes::OutputSizes;
+use crate::stages::sizes::{OutputSizes, ResizeSource};
 
 /// The stage `decode`; one per thread.
 pub(crate) struct Decode {
@@ -64,7 +64,12 @@ impl Decode {
             Err(poison) => return Ok(Err(poison)),
         };
         // Acquired once, for the peak of this stage or of `resize`, whichever is higher: a permit never grows.
-        let resize_bytes = plan.buffer_bytes + output_sizes(plan.stored_size).memory_bytes();
+        let source = ResizeSource {
+            size: plan.decoded_size,
+            orientation: exif.orientation,
+            is_marked: photo.watermark.is_some(),
+        };
+        let resize_bytes = plan.buffer_bytes + output_sizes(plan.stored_size).memory_bytes(source);
         let permit = match granted {
             Some(permit) => permit,
             None => {
@@ -92,5 +97,54 @@ impl Decode {
         let orientation = exif.orientation;
         let (metadata, permit) = (Arc::new(metadata), Arc::new(permit));
         Ok(Ok(Step::Done(DecodedPhoto { metadata, picture, orientation, permit })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use photofinish_store::model::ids::OrganizationId;
+    use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
+
+    use super::*;
+    use crate::image::pool::PixelPool;
+    use crate::settings::Limits;
+    use crate::testing::lease_of;
+
+    /// A grey JPEG.
+    fn jpeg(width: usize, height: usize) -> Vec<u8> {
+        let pixels = vec![128; width * height * 3];
+        let mut compressor = Compressor::new().unwrap();
+        compressor.set_quality(80).unwrap();
+        compressor.set_subsamp(Subsamp::Sub2x2).unwrap();
+        let image = Image { pixels: &pixels[..], width, pitch: width * 3, height, format: PixelFormat::RGB };
+        compressor.compress_to_vec(image).unwrap()
+    }
+
+    /// Each was counted with more than an organization has, and there is one such photo at a time in all.
+    #[test]
+    fn phones_photos_of_two_organizations_are_decoded_at_once_on_two_cores() {
+        let file = Bytes::from(jpeg(4032, 3024));
+        let files = Budget::new(1 << 20);
+        // The default for two cores.
+        let pixels = Budget::new(2 * 56_000_000);
+        let limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: false };
+        let decoder = Decoder::new(limits, PixelPool::default()).unwrap();
+        let mut stage = Decode { decoder, pixel_budget: pixels.clone(), max_cells: 16 };
+        let mut decoded = Vec::new();
+        for number in 0..2 {
+            let organization = OrganizationId::generate();
+            let photo = FetchedPhoto {
+                lease: Arc::new(lease_of(organization)),
+                bytes: file.clone(),
+                watermark: None,
+                _permit: files.acquire(organization, 1).unwrap(),
+            };
+            let step = stage.step(&[photo], &[Vec::new()]).unwrap().remove(0).unwrap();
+            let Step::Done(photo) = step else { panic!("photo {number} waits for memory") };
+            decoded.push(photo);
+        }
+        let bytes: usize = decoded.iter().map(|photo| photo.permit.bytes()).sum();
+        assert_eq!(pixels.used(), bytes);
     }
 }

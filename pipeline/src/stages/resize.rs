@@ -114,9 +114,7 @@ fn resize_all(
     orientation: Orientation,
     sizes: OutputSizes,
 ) -> ResizedPictures {
-    let mut by_size = [sizes.frame, sizes.preview, sizes.thumbnail];
-    by_size.sort_by_key(|size| std::cmp::Reverse(size.area()));
-    let [largest, smaller @ ..] = by_size;
+    let [largest, smaller @ ..] = sizes.largest_first();
     let mut pictures = vec![Arc::new(resizer.resize_upright(stored, orientation, largest))];
     for size in smaller {
         let larger = pictures.last().expect("the vector begins with one picture");

@@ -1,6 +1,8 @@
 //! The sizes in which an upright photo is needed: for networks, as preview, as thumbnail.
 
 use photofinish_kernels::image::frame::Size;
+use photofinish_kernels::image::orient::Orientation;
+use photofinish_kernels::resize::MAX_KEPT_BYTES;
 use photofinish_store::model::album::{AlbumConfig, Recognition};
 
 use crate::stages::grid;
@@ -10,6 +12,20 @@ pub(crate) const WORKING_LONG_SIDE: u32 = 2048;
 
 /// Bytes per pixel that are reserved for the preview files. JPEG files of quality 80 take about a fifth of that.
 const ENCODED_BYTES_PER_PIXEL: usize = 1;
+
+/// Bytes per pixel of a picture.
+const RGB_BYTES: usize = 3;
+
+/// What the sizes are made from, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResizeSource {
+    /// The size of the decoded picture, as it is stored.
+    pub(crate) size: Size,
+    /// The transform that turns it upright.
+    pub(crate) orientation: Orientation,
+    /// Whether a watermark is drawn on a copy of the preview.
+    pub(crate) is_marked: bool,
+}
 
 /// The sizes needed of one photo. None is larger than the photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +53,16 @@ impl OutputSizes {
         }
     }
 
+    /// The sizes in the order in which pictures are made of them, each from the one before: the most pixels first.
+    pub(crate) fn largest_first(&self) -> [Size; 3] {
+        let mut sizes = [self.frame, self.preview, self.thumbnail];
+        sizes.sort_by_key(|size| std::cmp::Reverse(size.area()));
+        sizes
+    }
+
     /// The size with the most pixels: the others are made from it.
     pub(crate) fn largest(&self) -> Size {
-        [self.preview, self.thumbnail]
-            .into_iter()
-            .fold(self.frame, |largest, size| if size.area() > largest.area() { size } else { largest })
+        self.largest_first()[0]
     }
 
     /// The long side of the largest size, pixels.
@@ -49,13 +70,43 @@ impl OutputSizes {
         self.largest().long_side()
     }
 
-    /// Bytes that resizing takes beside the decoded photo: the largest picture twice, as it is rotated into a second
-    /// buffer, or its copy gets a watermark, and the files.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let pixels = self.largest().area() * 3 * 2;
-        // The preview twice: with the watermark too.
-        pixels + (2 * self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL
+    /// Bytes that resizing takes at most beside the decoded photo. First the largest picture is made, and where its sides are
+    /// swapped, turned into a second buffer. Then the smaller ones are made from it, and at last the files from all of them: that
+    /// of the copy with the watermark last.
+    pub(crate) fn memory_bytes(&self, source: ResizeSource) -> usize {
+        let [largest, smaller @ ..] = self.largest_first();
+        let stored = source.orientation.transform_size(largest);
+        let mut pictures = rgb_bytes(largest);
+        let turned = if source.orientation.swaps_sides() { pictures } else { 0 };
+        let mut peak = pictures + turned.max(resizer_bytes(source.size, stored));
+        let mut larger = largest;
+        for size in smaller {
+            // Pictures of equal size are shared.
+            if size != larger {
+                pictures += rgb_bytes(size);
+                peak = peak.max(pictures + resizer_bytes(larger, size));
+                larger = size;
+            }
+        }
+        let files = (self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL;
+        let marked =
+            if source.is_marked { self.preview.area() * (RGB_BYTES + ENCODED_BYTES_PER_PIXEL) } else { 0 };
+        peak.max(pictures + files + marked)
     }
+}
+
+fn rgb_bytes(size: Size) -> usize {
+    size.area() * RGB_BYTES
+}
+
+/// Bytes that resizing takes for the rows between its two passes, as wide as the source and as high as the target, beyond what
+/// each thread keeps anyway. A picture that keeps its size is copied.
+fn resizer_bytes(source: Size, target: Size) -> usize {
+    if source == target {
+        return 0;
+    }
+    let between = Size { width: source.width, height: target.height };
+    rgb_bytes(between).saturating_sub(MAX_KEPT_BYTES)
 }
 
 #[cfg(test)]
@@ -96,5 +147,54 @@ mod tests {
         assert!(OutputSizes::for_photo(PHOTO, &config, 16).long_side() > 4000);
         config.face.enabled = false;
         assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 2048);
+    }
+    /// A phone's photo of 12 megapixels, as it is stored. Half of its size is too small for the frame, so it is decoded at full
+    /// size.
+    const PHONE: Size = Size { width: 4032, height: 3024 };
+
+    /// What resizing a phone's photo takes beside the decoded picture.
+    fn phone_bytes(orientation: Orientation, is_marked: bool) -> usize {
+        let source = ResizeSource { size: PHONE, orientation, is_marked };
+        OutputSizes::for_photo(orientation.transform_size(PHONE), &album_config(), 16).memory_bytes(source)
+    }
+
+    #[test]
+    fn a_second_picture_is_counted_only_where_there_is_one() {
+        let (frame, thumbnail) = (2048 * 1536, 512 * 384);
+        let files = frame + thumbnail;
+        let pictures = 3 * (frame + thumbnail);
+        // Mirrored and upside down are turned in place.
+        for orientation in [Orientation::Upright, Orientation::FlipHorizontal, Orientation::Rotate180] {
+            assert_eq!(phone_bytes(orientation, false), pictures + files, "{orientation:?}");
+        }
+        assert_eq!(phone_bytes(Orientation::Rotate90, false), 2 * 3 * frame);
+        // The copy and its file.
+        for orientation in [Orientation::Upright, Orientation::Rotate270] {
+            assert_eq!(
+                phone_bytes(orientation, true),
+                pictures + files + 3 * frame + frame,
+                "{orientation:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_phones_photo_fits_into_what_an_organization_has_on_two_cores() {
+        // Half of the default pixel budget of two cores: 56 MB per core.
+        const SHARE_BYTES: usize = 56_000_000;
+        for orientation in (1..=8).map(Orientation::from_exif) {
+            let bytes = PHONE.area() * 3 + phone_bytes(orientation, false);
+            assert!(bytes <= SHARE_BYTES, "{orientation:?}: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn the_buffer_of_the_resizer_is_counted_where_it_is_more_than_a_thread_keeps() {
+        let giant = Size { width: 14_142, height: 14_142 };
+        let source = ResizeSource { size: giant, orientation: Orientation::Upright, is_marked: false };
+        let bytes = OutputSizes::for_photo(giant, &album_config(), 16).memory_bytes(source);
+        assert_eq!(bytes, 2048 * 2048 * 3 + (14_142 * 2048 * 3 - MAX_KEPT_BYTES));
+        let whole = OutputSizes { frame: giant, preview: giant, thumbnail: giant };
+        assert_eq!(whole.memory_bytes(source), giant.area() * 3 + 2 * giant.area(), "copied, and two files");
     }
 }

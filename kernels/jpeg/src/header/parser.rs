@@ -1,4 +1,5 @@
-//! Reads the segments of a header and puts them together. Where libjpeg-turbo would warn, fail or guess, it refuses.
+//! Reads the segments of a header and puts them together. Where libjpeg-turbo would warn, fail or guess, it refuses, but for
+//! one warning: of three bytes of the scan header that mean nothing here, which many phones fill with other values.
 
 use crate::fault::Refusal::{self, Malformed, Unsupported};
 use crate::header::segments::{Segment, Segments, read_u16};
@@ -174,8 +175,9 @@ impl<'a> Parser<'a> {
         if body.first() != Some(&(count as u8)) {
             return Err(Unsupported("several scans"));
         }
-        // All coefficients at once, with all their bits.
-        if body.len() != 4 + count * 2 || body[1 + count * 2..] != [0, 63, 0] {
+        // The last three bytes say which coefficients the scan has, and which of their bits. A sequential scan has all of
+        // them, so libjpeg-turbo warns of other values than 0, 63 and 0, and decodes all the same: some phones write others.
+        if body.len() != 4 + count * 2 {
             return Err(Unsupported("scan header"));
         }
         self.check_colours(&frame)?;

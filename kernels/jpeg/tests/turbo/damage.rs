@@ -4,7 +4,7 @@ use photofinish_jpeg::{Damage, Decoder, Header, Scale};
 use turbojpeg::Subsamp;
 
 use super::files::{SAMPLINGS, encode};
-use super::{mutation, restart};
+use super::{mutation, reference, restart};
 
 fn decode(file: &[u8], scale: Scale) -> Result<(), Damage> {
     let header = Header::read(file).unwrap();
@@ -84,4 +84,17 @@ fn nothing_that_libjpeg_turbo_warns_of_is_whole() {
     assert!(tally.stricter <= tally.damaged);
     // Most of the damage reaches the decoder, and some leaves a whole file.
     assert!(tally.damaged > 2_000 && tally.whole > 200 && tally.refused > 200, "{tally:?}");
+}
+
+#[test]
+fn a_file_of_a_phone_with_other_bytes_in_its_scan_header_is_judged_as_strictly() {
+    let usual = encode((97, 61), 85, Subsamp::Sub2x2, true);
+    let file = reference::with_scan_parameters(&usual, [0, 0, 0]);
+    assert_eq!(decode(&file, Scale::Half), Ok(()));
+    for end in [file.len() * 3 / 4, file.len() - 2] {
+        assert!(decode(&file[..end], Scale::Half).is_err(), "{end} of {}", file.len());
+    }
+    let tally = mutation::run(&[file], 0..1_000);
+    assert!(tally.laxer.is_empty(), "{:#?}", tally.laxer);
+    assert!(tally.damaged > 200 && tally.whole > 0, "{tally:?}");
 }

@@ -120,6 +120,21 @@ fn what_is_for_general_decoders_is_refused() {
     }
 }
 
+/// Many phones write other bytes there. They mean something in progressive files only, and libjpeg-turbo warns.
+#[test]
+fn whatever_the_scan_header_says_of_coefficients_the_pixels_are_the_same() {
+    let mut decoders = [Decoder::new(), Decoder::portable()];
+    for sampling in SAMPLINGS {
+        let usual = encode((97, 61), 90, sampling, true);
+        for parameters in [[0, 0, 0], [0, 63, 1], [1, 63, 0], [0, 63, 0x10], [0xff; 3]] {
+            let file = reference::with_scan_parameters(&usual, parameters);
+            assert_ne!(file, usual);
+            // What libjpeg-turbo decodes there is the usual file.
+            assert_same_pixels(&file, &mut decoders, &format!("{sampling:?} {parameters:?}"));
+        }
+    }
+}
+
 #[test]
 fn the_claimed_size_is_known_before_anything_is_allocated() {
     let mut file = encode((40, 30), 90, Subsamp::Sub2x2, false);

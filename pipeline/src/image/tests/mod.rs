@@ -1,6 +1,7 @@
 //! Tests of decoding and turning upright, on files made here and on the real ones in `../shared/photos`.
 
 pub(crate) mod memory;
+mod parameters;
 mod spoiled;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
