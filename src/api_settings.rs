@@ -76,6 +76,7 @@ pub fn api_settings(config: &Config, storage_origin: StorageOrigin) -> ApiSettin
     let recognition = |confidence_threshold| Recognition {
         enabled: true,
         confidence_threshold,
+        threshold_chosen: Some(false),
         mode: RecognitionMode::Photo,
         grid: None,
     };

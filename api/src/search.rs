@@ -32,6 +32,9 @@ use crate::wire::photo::PictureUrls;
 use crate::wire::round_percent;
 use crate::wire::search::{FACE_MATCH, FaceHit, Hits, Paging, ProbeTicket, READ_HERE, SAME_BIB, TextHit};
 
+/// By how much a confidence may be shown larger than it is: see [`round_percent`].
+const ROUNDING: f64 = 0.005;
+
 /// Most hits that one face search counts: more photos than any runner is in.
 const MAX_HITS: usize = 100_000;
 
@@ -283,8 +286,8 @@ pub(crate) async fn find_faces(
     let query = SelfieQuery {
         probe: probe.clone(),
         scale: calibration.scale,
-        // A little less: rounding must not lose a hit exactly at the threshold.
-        min_score: calibration.score(threshold) - 1e-9,
+        // A little less: neither rounding may lose a hit exactly at the threshold.
+        min_score: calibration.score(threshold - ROUNDING) - 1e-9,
         limit: MAX_HITS,
     };
     let found = ctx.store.faces.find_person(album, query).await?;
@@ -292,7 +295,7 @@ pub(crate) async fn find_faces(
         let confidence = calibration.confidence(hit.score);
         RankedFace { hit, confidence }
     });
-    Ok(ranked.filter(|face| face.confidence >= threshold).collect())
+    Ok(ranked.filter(|face| reaches(face.confidence, threshold)).collect())
 }
 
 /// Returns the cosine from which two faces are surely of one person.
@@ -310,7 +313,12 @@ pub(crate) async fn find_texts(
     threshold: f64,
 ) -> Result<Vec<traits::TextHit>, ApiError> {
     let found = ctx.store.texts.search(album, query).await?;
-    Ok(found.into_iter().filter(|hit| hit.confidence >= threshold).collect())
+    Ok(found.into_iter().filter(|hit| reaches(hit.confidence, threshold)).collect())
+}
+
+/// Whether a hit is kept: by its confidence as it is shown, so that a caller who takes that as the threshold keeps the hit.
+fn reaches(confidence: f64, threshold: f64) -> bool {
+    round_percent(confidence) >= threshold
 }
 
 /// Loads one page of hits, best first, with the URLs of their photos.

@@ -25,6 +25,8 @@ pub trait Erasures: Send + Sync {
     async fn has_old_processes(&self) -> Result<bool>;
     /// Returns the time by the database's clock, microseconds: what a search sees that begins now is no older.
     async fn read_clock(&self) -> Result<i64>;
+    /// Returns whether any face of an album has a vector: also one whose faces were switched off keeps those that it has.
+    async fn has_vectors(&self, album: AlbumId) -> Result<bool>;
     /// Returns what an erasure would remove now.
     async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview>;
     /// Erases faces or a bib, and begins the rest.

@@ -1112,6 +1112,11 @@ export interface SignPhotos {
   entries: PhotoFile[];
 }
 
+export interface SignSelfie {
+  albumId: string;
+  forErasure?: boolean;
+}
+
 /** A stage, of one process or of all together. */
 export interface Stage {
   blocked: number;
@@ -1365,7 +1370,7 @@ export interface Operations {
   "photos/photo/get": [OnePhoto, PhotoDetail];
   "photos/photo/delete": [OnePhoto, Deletion];
   "photos/photo/retry": [OnePhoto, Acknowledgement];
-  "photos/search/face/signed": [OneAlbum, ProbeTicket];
+  "photos/search/face/signed": [SignSelfie, ProbeTicket];
   "photos/search/face/list": [SearchFace, FaceHits];
   "photos/search/text/list": [SearchText, TextHits];
   "faces/erase": [EraseFaces, ErasureAnswer];

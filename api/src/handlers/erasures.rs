@@ -20,7 +20,6 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::search;
-use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::erasure::{Erasure, ErasureAnswer, ErasurePage, Preview, Verification};
 use crate::wire::erasure_requests::{
     EraseFaces, ErasePerson, EraseReported, ErasureOptions, ListErasures, OneErasure,
@@ -39,9 +38,7 @@ pub(crate) async fn erase_faces(
     input: EraseFaces,
 ) -> Result<ErasureAnswer, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    if !album.config.face.enabled {
-        return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
-    }
+    require_faces(&ctx, &album).await?;
     let shown = json!(["faces", album.id, input.image, input.min_confidence, is_delete(&input.options)]);
     let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
     request.check().await?;
@@ -54,6 +51,15 @@ pub(crate) async fn erase_faces(
     let min_cosine = search::sure_cosine(&ctx, &selfie)? as f32;
     let selfie = Some(ComparedSelfie { embedding: selfie, min_cosine });
     request.answer(ErasureSubject::Faces { places, selfie, searched_at }).await
+}
+
+/// Refuses selfies where they find nothing that could be erased: in an album whose faces are switched off, and that has no vector
+/// of before.
+pub(super) async fn require_faces(ctx: &Context, album: &Album) -> Result<(), ApiError> {
+    if album.config.face.enabled || ctx.store.erasures.has_vectors(album.id).await? {
+        return Ok(());
+    }
+    Err(ApiError::declined(DeclineCode::FaceSearchDisabled))
 }
 
 /// Erases the faces of a visitor who asked to be removed; then the request is done.
@@ -91,11 +97,6 @@ pub(crate) async fn erase_person(
     input: ErasePerson,
 ) -> Result<ErasureAnswer, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    if input.bib.is_empty() {
-        let message = "must have a letter or a digit".to_owned();
-        let path = vec![PathSegment::Field("bib")];
-        return Err(ApiError::invalid(&[Issue { path, code: code::TOO_SMALL, message }]));
-    }
     let shown = json!(["person", album.id, input.bib, input.with_faces, is_delete(&input.options)]);
     let request = Request { ctx: &ctx, caller: &caller, album: &album, options: &input.options, shown };
     request.check().await?;

@@ -14,7 +14,6 @@ use super::visitors::{
 use crate::auth::PeopleEraser;
 use crate::context::Context;
 use crate::errors::ApiError;
-use crate::errors::table::DeclineCode;
 use crate::paid_cursor::is_paid;
 use crate::search::{self, RankedHit};
 use crate::visitor::{Answer, Visitor};
@@ -53,9 +52,7 @@ async fn request_removal(
     selfie: ProbeId,
 ) -> Result<PublicErasure, ApiError> {
     let album = &open.album;
-    if !album.config.face.enabled {
-        return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
-    }
+    erasures::require_faces(ctx, album).await?;
     let created_at = ctx.store.erasures.read_clock().await?;
     let vector = search::load_or_create_free_embedding(ctx, album, selfie).await?;
     let found = search::find_faces(ctx, album.id, &vector, SURE).await?;

@@ -1,23 +1,27 @@
 //! Face and bib searches.
 
-use super::{find_entries, parse_id};
-use crate::auth::Searcher;
+use super::{erasures, find_entries, parse_id};
+use crate::auth::{PeopleEraser, ScopedCaller, Searcher};
 use crate::context::Context;
 use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
-use crate::wire::album::OneAlbum;
-use crate::wire::search::{FaceHits, ProbeTicket, SearchFace, SearchText, TextHits};
+use crate::wire::search::{FaceHits, ProbeTicket, SearchFace, SearchText, SignSelfie, TextHits};
 use crate::{paid_cursor, search};
 
 pub(crate) async fn sign_selfie(
     ctx: Context,
     caller: Searcher,
-    input: OneAlbum,
+    input: SignSelfie,
 ) -> Result<ProbeTicket, ApiError> {
+    if input.for_erasure {
+        PeopleEraser::admit(*caller)?;
+    }
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    if !album.config.face.enabled {
-        // No selfie is taken that nothing can be done with.
+    // No selfie is taken that nothing can be done with.
+    if input.for_erasure {
+        erasures::require_faces(&ctx, &album).await?;
+    } else if !album.config.face.enabled {
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
     search::create_probe(&ctx, &caller.tenant, input.album).await

@@ -111,8 +111,12 @@ pub(crate) async fn confirm_photos(
     let ids: Vec<PhotoId> = input.photos.iter().filter_map(|id| parse_id(id).ok()).collect();
     let known = ctx.store.photos.get_many(input.album, &ids).await?;
     let UploadChecks { mut outcomes, mut uploaded } = check_uploads(&ctx, &caller, known).await;
-    // In the order of the request: where the balance does not cover all, the first ones are confirmed.
-    let places: HashMap<PhotoId, usize> = ids.iter().copied().zip(0..).collect();
+    // In the order of the request: where the balance does not cover all, the first ones are confirmed. An id that is repeated has
+    // its first place.
+    let mut places = HashMap::new();
+    for (place, id) in ids.iter().enumerate() {
+        places.entry(*id).or_insert(place);
+    }
     uploaded.sort_by_key(|upload| places.get(&upload.photo).copied());
     let confirmed = ctx.store.queue.confirm_uploads(input.album, &uploaded).await?;
     if !confirmed.photos.is_empty() {

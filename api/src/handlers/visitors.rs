@@ -30,11 +30,10 @@ use crate::session::find_cookie;
 use crate::urls::VISITOR_TTL;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
-use crate::wire::album::OneAlbum;
 use crate::wire::console::Nothing;
 use crate::wire::cursor::{HitCursor, PhotoPosition};
 use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
-use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText};
+use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText, SignSelfie};
 use crate::wire::visitor::{
     AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicGallery,
     PublicPhotos, Reason, SearchGallery,
@@ -220,8 +219,8 @@ pub(crate) async fn sign_selfie(
     }
     let counted = identify(&ctx, &visitor);
     count_search(&ctx, &open, &counted).await?;
-    let one = OneAlbum { album: open.album.id };
-    let ticket = search::sign_selfie(ctx.clone(), caller::<Searcher>(&open)?, one).await?;
+    let asked = SignSelfie { album: open.album.id, for_erasure: false };
+    let ticket = search::sign_selfie(ctx.clone(), caller::<Searcher>(&open)?, asked).await?;
     let consent = NewConsent {
         album: open.album.id,
         text_version: input.version,

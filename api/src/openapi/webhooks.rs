@@ -16,12 +16,13 @@ pub(super) fn webhooks() -> Value {
             "timestamp": { "type": "string", "format": "date-time", "description": "When it happened." },
             "data": {
                 "type": "object",
-                "description": "More about it, by its type: see `events/list`.",
-                "required": ["sequence"],
+                "description": "More about it, by its type: see `events/list`. That of `webhook.test`, which `webhooks/test` \
+                    sends, is the `webhookId`.",
                 "properties": {
                     "sequence": {
                         "type": "number",
-                        "description": "Rises in the order of an organization's events of one mode.",
+                        "description": "Rises in the order of an organization's events of one mode. Of every event; a \
+                            `webhook.test`, which is none, has no place in that order and no sequence.",
                     },
                 },
             },

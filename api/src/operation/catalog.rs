@@ -214,7 +214,8 @@ fn search_operations() -> Vec<Operation> {
                 "photos.search.face.signed",
                 "Get an upload URL for a selfie",
                 "Upload the bytes to the URL by HTTP PUT with the `Content-Type` of the image, then call \
-                    `photos/search/face/list`.",
+                    `photos/search/face/list`. 422 with `data.declineCode` `FACE_SEARCH_DISABLED` if the album's face search is \
+                    disabled; with `forErasure` only if no vector of a face is left either.",
             ),
             searches::sign_selfie,
         ),

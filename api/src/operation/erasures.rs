@@ -14,6 +14,8 @@ pub(super) fn erasure_operations() -> Vec<Operation> {
                     with `dryRun`, which says what would go and returns `confirm`; 412 with `data.code` \
                     `CONFIRM_REQUIRED` without it. The faces stay in their photos as boxes, unindexed as `ERASED`, and \
                     get no vector when the photos are processed again; photos that are uploaded later are not covered. \
+                    An album whose faces were switched off keeps its vectors: get the URL of the selfie with `forErasure` there; \
+                    422 with `data.declineCode` `FACE_SEARCH_DISABLED` if there are none. \
                     The answer is the receipt, which is signed when nothing is found any more, within ten seconds if possible, else it is \
                     `running` and `erasures/get` has it later. 409 with `OLD_PROCESSES` during an update of the service, \
                     501 with `NO_SECRET_KEY` if the service has no secret to sign with.",

@@ -263,15 +263,14 @@ where
         async move {
             let OperationContext { ctx, authenticator } = operation_ctx;
             let caller = authenticator.authenticate::<C>(request.gate, &request.headers).await?;
-            // Before the body is read: one above the limit costs little.
-            spend_rate(&ctx, &caller, class, 1, &mut request.rate).await?;
+            spend_rate(&ctx, &caller, class, Charge::Request, &mut request.rate).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let organization = caller.tenant.organization;
             let sender = BodySender::Organization(organization);
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, sender).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
-            spend_rate(&ctx, &caller, class, input.units().saturating_sub(1), &mut request.rate).await?;
+            spend_rate(&ctx, &caller, class, Charge::Input(input.units()), &mut request.rate).await?;
             let answer = handler(ctx, caller, input, LastEventId::from_headers(headers));
             let answered = photofinish_store::on_behalf_of(organization, answer).await;
             // Not before: what the handler was given may be as large as the body.
@@ -282,6 +281,26 @@ where
     })
 }
 
+/// For what a limit is spent.
+#[derive(Clone, Copy)]
+enum Charge {
+    /// A request, before its body is read: one above the limit costs little.
+    Request,
+    /// Its input, which costs so many units together with the request.
+    Input(u32),
+}
+
+impl Charge {
+    /// Returns what is spent of a limit: with the request no more than all of it, else no window would ever admit a batch that
+    /// costs more.
+    fn units(self, limit: u32) -> u32 {
+        match self {
+            Self::Request => 1,
+            Self::Input(all) => all.min(limit).saturating_sub(1),
+        }
+    }
+}
+
 /// Spends the limit of the caller's key, and keeps what is left of it for the headers of the response.
 ///
 /// # Errors
@@ -290,12 +309,14 @@ async fn spend_rate(
     ctx: &Context,
     caller: &Caller,
     class: RateClass,
-    units: u32,
+    charge: Charge,
     rate: &mut Option<RateStatus>,
 ) -> Result<(), ApiError> {
-    let Some(limit) = caller.rate_limit(class, &ctx.settings.rate_limits).filter(|_| units > 0) else {
+    let Some(limit) = caller.rate_limit(class, &ctx.settings.rate_limits) else { return Ok(()) };
+    let units = charge.units(limit);
+    if units == 0 {
         return Ok(());
-    };
+    }
     let claim = RateClaim { key: caller.key, class, limit, units };
     let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
     *rate = Some(decision.status);

@@ -37,7 +37,7 @@ pub(crate) trait Input: Sized {
     /// Its size as a request body.
     const SIZE: BodySize = BodySize::Single;
 
-    /// What it costs of the limit of a key: one unit, and in a batch one for each [`ENTRIES_PER_UNIT`] entries.
+    /// What it costs of the limit of a key that is not smaller: one unit, and in a batch one for each [`ENTRIES_PER_UNIT`] entries.
     fn units(&self) -> u32 {
         1
     }
@@ -169,6 +169,16 @@ impl Fields<'_> {
                 members.push(Member { name, shape: validator.shape() });
                 None
             }
+        }
+    }
+
+    /// Returns how many of these fields there are, valid or not.
+    pub(crate) fn count_present(&self, names: &[&str]) -> usize {
+        match &self.0 {
+            FieldsMode::Check { object, .. } => {
+                names.iter().filter(|name| object.contains_key(**name)).count()
+            }
+            FieldsMode::Describe { .. } | FieldsMode::List { .. } => 0,
         }
     }
 

@@ -64,11 +64,6 @@ impl IssueReport {
         self.issues.push(Issue { path: self.path.clone(), code, message: message.into() });
     }
 
-    /// Whether no issue was found so far.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.issues.is_empty()
-    }
-
     /// Runs `check` with `segment` appended to the path.
     pub(crate) fn within<T>(&mut self, step: PathSegment, check: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);

@@ -191,7 +191,7 @@ impl Input for ConfigChange {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let description = "Face recognition. A `confidenceThreshold` that was never set is the default of the service, which \
-            is higher for an album that reads no bibs.";
+            is higher for an album that reads no bibs; one that was set stays, whatever it is.";
         let face = fields.optional("face", description, nested());
         let text = fields.optional("text", "Bib recognition.", nested());
         let preview = fields.optional("preview", "The picture at a hit's `url`.", nested());
@@ -305,8 +305,8 @@ impl FaceThresholds {
 }
 
 impl ConfigChange {
-    /// Returns `base` with the changes applied. A face threshold that is the default and is not changed stays the
-    /// default when the reading of bibs is switched on or off.
+    /// Returns `base` with the changes applied. A face threshold that nobody chose is the default for what is then read
+    /// when the reading of bibs is switched on or off.
     ///
     /// # Errors
     /// The issues of fields that are valid alone but not together.
@@ -327,8 +327,11 @@ impl ConfigChange {
             retention: self.retention.apply_to(base.retention),
             rest: base.rest.clone(),
         };
-        let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);
-        if had_default && self.face.confidence_threshold.is_none() {
+        // Where nobody recorded it, what differs from the default was chosen.
+        let differs = || base.face.confidence_threshold != defaults.default_for(&base.text);
+        let is_chosen = config.face.threshold_chosen.unwrap_or_else(differs);
+        config.face.threshold_chosen = Some(is_chosen);
+        if !is_chosen && config.text.enabled != base.text.enabled {
             config.face.confidence_threshold = defaults.default_for(&config.text);
         }
         let mut report = IssueReport::default();
@@ -371,6 +374,7 @@ impl RecognitionChange {
         Recognition {
             enabled: self.enabled.unwrap_or(base.enabled),
             confidence_threshold: self.confidence_threshold.unwrap_or(base.confidence_threshold),
+            threshold_chosen: self.confidence_threshold.map(|_| true).or(base.threshold_chosen),
             mode: self.mode.unwrap_or(base.mode),
             grid: grid.unwrap_or(base.grid),
         }

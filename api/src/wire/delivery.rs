@@ -251,16 +251,18 @@ impl Input for Redeliver {
         let delivery = fields.optional("deliveryId", "This delivery, in whatever state it is.", uuid());
         let description = "In place of `deliveryId`: those from this time on that failed or were cancelled.";
         let since = fields.optional("since", description, date_time());
+        let present = fields.count_present(&["deliveryId", "since"]);
+        fields.check_together(|report| match present {
+            0 => report.add(code::REQUIRED, "either deliveryId or since is required"),
+            // One that is invalid has an issue of its own.
+            1 => {}
+            _ => report.add(code::INVALID_VALUE, "deliveryId and since exclude each other"),
+        });
         let redelivery = match (delivery, since) {
             (Some(delivery), None) => Some(stored::Redelivery::One(delivery)),
             (None, Some(since)) => Some(stored::Redelivery::FailedSince(since)),
             _ => None,
         };
-        if redelivery.is_none() {
-            fields.check_together(|report| {
-                report.add(code::REQUIRED, "either deliveryId or since is required");
-            });
-        }
         Some(Self { webhook: webhook?, redelivery: redelivery? })
     }
 

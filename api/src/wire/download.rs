@@ -61,22 +61,23 @@ struct Selections {
 }
 
 impl Selections {
-    /// Returns the one that there is, and none with an issue that begins with their `names` if there is not exactly one.
-    fn only_one(self, fields: &mut Fields<'_>, names: &str) -> Option<Selection> {
-        let code = match self {
-            Self { photos: Some(photos), bib: None, selfie: None } => return Some(Selection::Photos(photos)),
-            Self { photos: None, bib: Some(bib), selfie: None } => return Some(Selection::Bib(bib)),
-            Self { photos: None, bib: None, selfie: Some(selfie) } => return Some(Selection::Selfie(selfie)),
-            Self { photos: None, bib: None, selfie: None } => code::REQUIRED,
-            _ => code::INVALID_VALUE,
-        };
+    /// Returns the one that there is, and none with an issue if there is not exactly one of the fields with these names.
+    fn only_one(self, fields: &mut Fields<'_>, names: [&str; 3]) -> Option<Selection> {
+        let present = fields.count_present(&names);
         fields.check_together(|report| {
-            // A member that is invalid is there.
-            if report.is_empty() {
-                report.add(code, format!("{names}: exactly one is required"));
+            let code = if present == 0 { code::REQUIRED } else { code::INVALID_VALUE };
+            // One that is invalid is there, and has an issue of its own.
+            if present != 1 {
+                let quoted = names.map(|name| format!("`{name}`")).join(", ");
+                report.add(code, format!("{quoted}: exactly one is required"));
             }
         });
-        None
+        match self {
+            Self { photos: Some(photos), bib: None, selfie: None } => Some(Selection::Photos(photos)),
+            Self { photos: None, bib: Some(bib), selfie: None } => Some(Selection::Bib(bib)),
+            Self { photos: None, bib: None, selfie: Some(selfie) } => Some(Selection::Selfie(selfie)),
+            _ => None,
+        }
     }
 }
 
@@ -103,7 +104,7 @@ impl Input for CreateDownload {
         let description =
             "`preview`, `marked` (with the album's watermark) or `original`; `preview` if missing.";
         let file = fields.optional("size", description, files);
-        let selection = Selections { photos, bib, selfie }.only_one(fields, "`photoIds`, `bib`, `imageId`");
+        let selection = Selections { photos, bib, selfie }.only_one(fields, ["photoIds", "bib", "imageId"]);
         Some(Self { album: album?, selection: selection?, file: file.unwrap_or_default() })
     }
 
@@ -126,7 +127,7 @@ impl Input for CreateGalleryDownload {
         let photos = fields.optional("photoIds", "These photos.", ids);
         let bib = fields.optional("text", "The photos of this bib.", typed_bib(32));
         let selfie = fields.optional("imageId", "The photos of this selfie.", AnyText);
-        let selection = Selections { photos, bib, selfie }.only_one(fields, "`photoIds`, `text`, `imageId`");
+        let selection = Selections { photos, bib, selfie }.only_one(fields, ["photoIds", "text", "imageId"]);
         Some(Self { selection: selection? })
     }
 

@@ -6,8 +6,9 @@ use photofinish_store::search::variants::normalise_bib;
 use serde_json::{Value, json};
 
 use super::{read_album_id, sample};
+use crate::validate::bibs::typed_bib;
 use crate::validate::input::{Fields, Input};
-use crate::validate::validators::{AnyText, Boolean, Integer, Number, OneOf, Text, formatted, text, uuid};
+use crate::validate::validators::{AnyText, Boolean, Integer, Number, OneOf, Text, formatted, uuid};
 use crate::wire::cursor::{decode_id, id_cursor};
 use crate::wire::gallery::OneReport;
 
@@ -107,7 +108,7 @@ impl Input for EraseReported {
 /// Body of `people/erase`.
 pub(crate) struct ErasePerson {
     pub(crate) album: AlbumId,
-    /// Normalised; empty if it had no letter and no digit.
+    /// Normalised.
     pub(crate) bib: String,
     pub(crate) with_faces: bool,
     pub(crate) options: ErasureOptions,
@@ -118,8 +119,8 @@ impl Input for ErasePerson {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
-        let description = "The bib. Case, spaces and punctuation are ignored.";
-        let bib = fields.required("bib", description, text(1, 100));
+        let description = "The bib: one letter or digit at least. Case, spaces and punctuation are ignored.";
+        let bib = fields.required("bib", description, typed_bib(100));
         let description = "Whether the faces that wear the bib are erased too.";
         let with_faces = fields.optional_or("faces", description, true, Boolean);
         let options = ErasureOptions::read(fields);

@@ -39,10 +39,10 @@ pub(crate) struct Photo {
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     taken_at: Option<OffsetDateTime>,
-    /// Width of the upright photo, pixels; null until the photo is ready.
+    /// Width of the upright photo, pixels; null until the photo was ready once.
     #[schema(required, value_type = Option<f64>)]
     width: Option<u32>,
-    /// Height of the upright photo, pixels; null until the photo is ready.
+    /// Height of the upright photo, pixels; null until the photo was ready once.
     #[schema(required, value_type = Option<f64>)]
     height: Option<u32>,
     /// Make and model of the camera, from its EXIF data.
@@ -51,7 +51,8 @@ pub(crate) struct Photo {
     /// Runners whose bibs were not read, because the photo shows more than the service reads of one photo: the smallest.
     #[schema(value_type = f64)]
     skipped_runners: u32,
-    /// The preview; null until the photo was ready once. While it is processed again it is that of before.
+    /// The preview; null until the photo was ready once, and while it is `failed`. While it is processed again it is that of
+    /// before.
     #[schema(required, format = "uri")]
     url: Option<String>,
     /// The thumbnail, as the preview.
@@ -119,9 +120,10 @@ pub(crate) struct PhotoDetail {
     /// The photo.
     #[serde(flatten)]
     pub(crate) photo: Photo,
-    /// Detected faces; empty until the photo is ready.
+    /// Detected faces; empty until the photo was ready once, and after it failed. While it is processed again they are those
+    /// of before.
     pub(crate) faces: Vec<SeenFace>,
-    /// Texts read; empty until the photo is ready.
+    /// Texts read, as the faces.
     pub(crate) texts: Vec<SeenText>,
 }
 

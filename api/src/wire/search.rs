@@ -52,6 +52,29 @@ impl Output for ProbeTicket {
     }
 }
 
+/// Body of `photos/search/face/signed`.
+pub(crate) struct SignSelfie {
+    pub(crate) album: AlbumId,
+    /// Whether its person is going to be erased.
+    pub(crate) for_erasure: bool,
+}
+
+impl Input for SignSelfie {
+    const NAME: &'static str = "SignSelfie";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = read_album_id(fields);
+        let description = "For `faces/erase`: also in an album whose faces were switched off, as long as it keeps vectors of \
+            them. Takes a key that may erase; until the faces are switched on, searches with the selfie stay refused.";
+        let for_erasure = fields.optional_or("forErasure", description, false, Boolean);
+        Some(Self { album: album?, for_erasure })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM })
+    }
+}
+
 /// One page of the hits of a search; becomes [`FaceHits`] or [`TextHits`].
 pub(crate) struct Hits<H> {
     pub(crate) photos: Vec<H>,
@@ -220,8 +243,8 @@ impl Paging {
     fn read(fields: &mut Fields<'_>) -> Self {
         let limit = fields.optional_or("limit", "Hits per page.", 100, Integer { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::hit_cursor());
-        let description = "Only hits of this confidence or more, in place of the album's `confidenceThreshold`: a lower \
-            value also returns weaker hits.";
+        let description = "Only hits that show this confidence or more, in place of the album's `confidenceThreshold`: a \
+            lower value also returns weaker hits.";
         let min_confidence = fields.optional("minConfidence", description, Number { min: 0.0, max: 100.0 });
         Self { limit: limit as usize, after: after.and_then(|text| HitCursor::parse(&text)), min_confidence }
     }

@@ -54,15 +54,15 @@ impl Input for ImportStartList {
         let ranges = fields.optional("ranges", "Ranges of bibs.", ranges);
         let exclude = ListOf { item: text(1, 100), min: 0, max: 100_000 };
         let exclude = fields.optional("exclude", "Numbers that nobody wears.", exclude);
-        let has_two = csv.is_some() && entries.is_some();
-        let has_none = csv.is_none() && entries.is_none() && ranges.is_none() && exclude.is_none();
+        // A member that is invalid is there.
+        let has_two = fields.count_present(&["csv", "entries"]) == 2;
+        let has_none = fields.count_present(&["csv", "entries", "ranges", "exclude"]) == 0;
         fields.check_together(|report| {
             if has_two {
                 let csv = PathSegment::Field("csv");
                 report.within(csv, |report| report.add(code::INVALID_VALUE, "excludes `entries`"));
             }
-            // A member that is invalid is there.
-            if has_none && report.is_empty() {
+            if has_none {
                 report.add(code::REQUIRED, "`csv`, `entries`, `ranges` or `exclude` is required");
             }
         });

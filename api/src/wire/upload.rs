@@ -67,8 +67,9 @@ impl Input for PhotoFile {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let filename = fields.required("filename", "The file name.", text(1, 1024));
-        let description = "The media type of the image; 415 if it is not accepted.";
-        let content_type = fields.required("contentType", description, text(1, 255));
+        // Browsers send an empty one of files that they do not know: that is no reason to refuse a whole batch.
+        let description = "The media type of the image; 415 if it is not accepted, as an empty one.";
+        let content_type = fields.required("contentType", description, text(0, 255));
         Some(Self { filename: filename?, content_type: content_type? })
     }
 

@@ -247,29 +247,6 @@ fn an_update_changes_only_the_fields_it_contains() {
 }
 
 #[test]
-fn an_album_that_reads_no_bibs_has_a_higher_face_threshold_by_default() {
-    let service = TestService::start();
-    let partner = service.partner();
-    let threshold = |album: &Value| album["config"]["face"]["confidenceThreshold"].clone();
-    let create =
-        |config: Value| partner.call("/albums/create", &json!({ "title": "Trail", "config": config })).ok();
-    assert_eq!(threshold(&create(json!({}))), json!(50.0));
-    let without_bibs = create(json!({ "text": { "enabled": false } }));
-    assert_eq!(threshold(&without_bibs), json!(60.0));
-    let chosen = json!({ "text": { "enabled": false }, "face": { "confidenceThreshold": 35 } });
-    let chosen = create(chosen);
-    assert_eq!(threshold(&chosen), json!(35.0));
-    // The default follows when bibs are switched on, a threshold that was chosen stays.
-    let update = |album: &Value, config: Value| {
-        threshold(&partner.call("/albums/update", &json!({ "albumId": album["id"], "config": config })).ok())
-    };
-    assert_eq!(update(&without_bibs, json!({ "text": { "enabled": true } })), json!(50.0));
-    assert_eq!(update(&chosen, json!({ "text": { "enabled": true } })), json!(35.0));
-    assert_eq!(update(&without_bibs, json!({ "text": { "enabled": false } })), json!(60.0));
-    assert_eq!(update(&without_bibs, json!({ "face": { "confidenceThreshold": 50 } })), json!(50.0));
-}
-
-#[test]
 fn concurrent_updates_of_different_fields_both_persist() {
     let service = TestService::start();
     let partner = service.partner();
@@ -384,6 +361,7 @@ fn members_of_a_configuration_that_this_version_does_not_know_are_kept() {
     let updated = partner.call("/albums/update", &json!({ "albumId": album, "config": change })).ok();
     assert!(!updated.to_string().contains("of_tomorrow"), "{updated}");
     config.face.confidence_threshold = 80.0;
+    config.face.threshold_chosen = Some(true);
     config.text.enabled = false;
     config.start_list.off_list_share = 0.2;
     config.retention.photos_days = Some(30);

@@ -31,6 +31,9 @@ fn exactly_one_selection_is_required() {
         let issues: Vec<_> = issues.iter().map(|(path, code)| (path.as_str(), code.as_str())).collect();
         assert_eq!(issues, [expected], "{body}");
     }
+    let both = partner.call("/photos/download/create", &json!({ "albumId": "x" })).issues();
+    let both: Vec<_> = both.iter().map(|(path, code)| (path.as_str(), code.as_str())).collect();
+    assert_eq!(both, [(r#"["albumId"]"#, "invalid_format"), ("[]", "required")]);
 }
 
 #[test]

@@ -142,8 +142,41 @@ fn a_bib_is_erased_with_photos_in_which_nobody_else_is() {
     assert_eq!(texts, [(&json!(""), &json!("ERASED")), (&json!("33"), &json!(null))]);
     let found = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1207" })).ok();
     assert_eq!(found["total"], json!(0));
-    let nothing = json!({ "albumId": album, "bib": "-!-" });
-    assert_eq!(partner.call("/people/erase", &nothing).issues()[0].0, "[\"bib\"]");
+    // Whatever album there is.
+    let nothing = json!({ "albumId": unknown_id(), "bib": "-!-" });
+    let refused = [(r#"["bib"]"#.to_owned(), "too_small".to_owned())];
+    assert_eq!(partner.call("/people/erase", &nothing).issues(), refused);
+}
+
+#[test]
+fn a_person_is_erased_by_a_selfie_also_after_faces_were_switched_off() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.95)], vec![]);
+    let off = json!({ "albumId": album, "config": { "face": { "enabled": false } } });
+    partner.call("/albums/update", &off).ok();
+    let sign = |partner: &Partner, for_erasure: bool| {
+        let body = json!({ "albumId": album, "forErasure": for_erasure });
+        partner.call("/photos/search/face/signed", &body)
+    };
+    let declined = |response: ApiResponse| {
+        let refused = response.defined_error(422, "UNPROCESSABLE_CONTENT");
+        assert_eq!(refused["data"], json!({ "declineCode": "FACE_SEARCH_DISABLED" }));
+    };
+    declined(sign(&partner, false));
+    let searcher = service.partner_with("Lake Timing", KeyMode::Live, &[Scope::SearchRead]);
+    let refused = sign(&searcher, true).defined_error(403, "FORBIDDEN");
+    assert_eq!(refused["data"]["code"], json!("INSUFFICIENT_SCOPE"));
+    let ticket = sign(&partner, true).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let image = &ticket["imageId"];
+    declined(search_face(&partner, &album, image));
+    let (preview, receipt) = erase(&partner, "/faces/erase", json!({ "albumId": album, "imageId": image }));
+    assert_eq!(preview["photoIds"], json!([photo.to_string()]));
+    assert_eq!((&receipt["state"], &receipt["removed"]["vectors"]), (&json!("done"), &json!(1)));
+    // Nothing is left that another could find.
+    declined(sign(&partner, true));
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod serving;
 mod start_lists;
 mod storage;
 mod support;
+mod thresholds;
 mod types;
 mod upload_limits;
 mod uploads;

@@ -1,8 +1,12 @@
 //! Listing, showing, deleting and retrying photos.
 
-use photofinish_store::model::photo::{DetectedFace, TextIndexState, UnindexedReason};
+use std::time::Duration;
+
+use photofinish_store::model::photo::{DetectedFace, FailureReason, TextIndexState, UnindexedReason};
+use photofinish_store::traits::{LeaseKind, LeaseRequest};
 use serde_json::{Value, json};
 
+use crate::support::client::document;
 use crate::support::{TEST_BOX, TestService, bib, face, text};
 
 #[test]
@@ -119,4 +123,34 @@ fn only_a_failed_photo_can_be_retried() {
     assert_eq!(partner.call("/photos/photo/get", &failed).ok()["state"], json!("queued"));
     let body = partner.call("/photos/photo/retry", &failed).defined_error(409, "CONFLICT");
     assert_eq!(body["data"], json!({ "code": "PHOTO_HAS_NOT_FAILED" }));
+}
+
+#[test]
+fn a_ready_photo_that_fails_when_it_is_processed_again_has_no_pictures_while_it_is_failed() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
+    let on_photo = json!({ "albumId": album, "photoId": photo });
+    let shown = || partner.call("/photos/photo/get", &on_photo).ok();
+    partner.call("/albums/reprocess", &json!({ "albumId": album })).ok();
+    let request = LeaseRequest { limit: 1, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
+    let lease = service.block_on(service.store.queue.lease(request)).unwrap().remove(0);
+    service.block_on(service.store.queue.fail(&lease, FailureReason::CorruptImage, "ends early")).unwrap();
+    let failed = shown();
+    assert_eq!((&failed["state"], &failed["url"]), (&json!("failed"), &json!(null)));
+    assert_eq!((&failed["width"], &failed["height"]), (&json!(6000), &json!(4000)));
+    assert_eq!((&failed["faces"], &failed["texts"]), (&json!([]), &json!([])));
+    partner.call("/photos/photo/retry", &on_photo).ok();
+    let queued = shown();
+    assert!(queued["url"].is_string() && queued["thumbnailUrl"].is_string(), "{queued}");
+    let documented = &document()["components"]["schemas"]["Photo"]["properties"];
+    for (name, words) in [
+        ("url", "until the photo was ready once, and while it is `failed`"),
+        ("width", "until the photo was ready once"),
+        ("height", "until the photo was ready once"),
+    ] {
+        let description = documented[name]["description"].as_str().unwrap();
+        assert!(description.contains(words), "{name}: {description}");
+    }
 }

@@ -91,6 +91,23 @@ fn a_batch_costs_a_unit_for_each_twenty_entries() {
     assert_eq!(sign(&partner, 1).status, 429);
 }
 
+/// Otherwise no window would ever admit it, and its 429 would say when to try again in vain.
+#[test]
+fn a_batch_that_costs_more_than_the_limit_costs_the_whole_limit() {
+    for limit in [1, 3] {
+        let service = start(&[(RateClass::Upload, limit)]);
+        let (album, _) = service.partner().create_album();
+        let sign = |partner: &Partner, count: usize| {
+            let file = json!({ "filename": "a.jpg", "contentType": "image/jpeg" });
+            let body = json!({ "albumId": album, "entries": vec![file; count] });
+            partner.call("/photos/photo/signed/batch", &body)
+        };
+        let (partner, whole) = begin_window(&service, |partner| sign(partner, 101));
+        assert_eq!((whole.status, whole.header("ratelimit-remaining")), (200, "0"), "{limit}");
+        assert_eq!(sign(&partner, 1).status, 429, "{limit}");
+    }
+}
+
 #[test]
 fn a_key_may_have_limits_of_its_own() {
     let service = start(&[(RateClass::Read, 1), (RateClass::Search, 5)]);

@@ -125,10 +125,17 @@ fn a_threshold_exactly_at_a_hit_keeps_it() {
     let all = search_face(&partner, &album, &image).ok();
     for (place, hit) in all["photos"].as_array().unwrap().iter().enumerate() {
         // The response is rounded to two decimals, so the hit itself may be slightly below.
-        let least = hit["confidence"].as_f64().unwrap() - 0.006;
-        let body = json!({ "albumId": album, "imageId": image, "minConfidence": least });
+        let body = json!({ "albumId": album, "imageId": image, "minConfidence": hit["confidence"] });
         let found = partner.call("/photos/search/face/list", &body).ok();
         assert!(found["total"].as_u64().unwrap() > place as u64, "{hit}");
+    }
+    let read = text("1207", 0.876_58, TextIndexState::Indexed);
+    service.ready_photo(&partner, album_id, vec![], vec![read]);
+    let shown = search_text(&partner, &album, json!({ "text": "1207" }))["photos"][0]["confidence"].clone();
+    assert_eq!(shown, json!(87.66), "more than it is");
+    for (least, total) in [(shown, 1), (json!(87.67), 0)] {
+        let found = search_text(&partner, &album, json!({ "text": "1207", "minConfidence": least }));
+        assert_eq!(found["total"], json!(total), "{least}");
     }
 }
 

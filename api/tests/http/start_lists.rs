@@ -73,6 +73,9 @@ fn a_list_that_says_nothing_or_too_much_is_refused() {
         partner.call("/albums/startlist/import", &body)
     };
     assert_eq!(call(json!({})).issues().len(), 1);
+    let both = partner.call("/albums/startlist/import", &json!({ "albumId": "x" })).issues();
+    assert_eq!([&both[0].0, &both[1].0], [r#"["albumId"]"#, "[]"], "another issue hides none");
+    assert_eq!(call(json!({ "csv": 7 })).issues(), [(r#"["csv"]"#.to_owned(), "invalid_type".to_owned())]);
     assert_eq!(call(json!({ "csv": "Name\nAda" })).issues().len(), 1);
     assert_eq!(call(json!({ "csv": "bib\n1", "entries": [] })).issues().len(), 1);
     // "Wave;Bib" and so on in UTF-16, read as UTF-8.

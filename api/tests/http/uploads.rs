@@ -176,7 +176,7 @@ fn only_accepted_types_get_a_ticket() {
     }
     let in_no_header = ["image/jpeg; a=\"é\"", "image/jpeg; ", " image/jpeg"];
     for refused in
-        ["image/gif", "application/pdf", "text/html", "jpeg", "image/"].into_iter().chain(in_no_header)
+        ["image/gif", "application/pdf", "text/html", "jpeg", "image/", ""].into_iter().chain(in_no_header)
     {
         let body = sign(refused).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
         assert_eq!(body["data"]["accepted"], json!(["image/jpeg", "image/png", "image/webp"]));
@@ -202,14 +202,20 @@ fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let entry = |name: &str, kind: &str| json!({ "filename": name, "contentType": kind });
-    let entries = [entry("a.jpg", "image/jpeg"), entry("b.gif", "image/gif"), entry("c.png", "image/png")];
+    let entries = [
+        entry("a.jpg", "image/jpeg"),
+        entry("b.gif", "image/gif"),
+        entry("c.png", "image/png"),
+        // As browsers declare files that they do not know.
+        entry("d.cr3", ""),
+    ];
     let body = json!({ "albumId": album, "entries": entries });
     let results = partner.call("/photos/photo/signed/batch", &body).ok()["results"].clone();
     let kinds: Vec<_> =
         results.as_array().unwrap().iter().map(|r| (r["filename"].clone(), r["success"].clone())).collect();
-    let expected = [("a.jpg", true), ("b.gif", false), ("c.png", true)];
+    let expected = [("a.jpg", true), ("b.gif", false), ("c.png", true), ("d.cr3", false)];
     assert_eq!(kinds, expected.map(|(name, done)| (json!(name), json!(done))));
-    assert_eq!(results[1]["error"]["status"], json!(415));
+    assert_eq!([&results[1]["error"]["status"], &results[3]["error"]["status"]], [&json!(415), &json!(415)]);
     assert!(results[1].get("uploadUrl").is_none() && results[0].get("error").is_none());
 
     assert_eq!(partner.put(results[0]["uploadUrl"].as_str().unwrap(), "image/jpeg", b"pixels").status, 200);

@@ -7,7 +7,8 @@ use photofinish_store::model::key::{KeyMode, Scope};
 use photofinish_store::model::process::Task;
 use serde_json::{Value, json};
 
-use crate::support::{Partner, TestService, unknown_id};
+use crate::support::client::document;
+use crate::support::{Partner, TestService, schema, unknown_id};
 
 fn create(partner: &Partner, types: &[&str]) -> Value {
     let body = json!({ "url": "https://timing.example/hook", "types": types, "label": "gate" });
@@ -99,6 +100,8 @@ fn a_test_is_a_delivery_that_can_be_looked_at() {
     let body = json!({ "webhookId": webhook, "deliveryId": tested["id"] });
     let detail = partner.call("/webhooks/deliveries/get", &body).ok();
     assert_eq!(detail["body"]["data"], json!({ "webhookId": webhook }));
+    let sent = &document()["webhooks"]["event"]["post"]["requestBody"]["content"]["application/json"];
+    assert_eq!(schema::check(document(), &sent["schema"], &detail["body"]), Ok(()));
     let expected = json!([{ "at": "1970-01-01T00:00:00Z", "status": 204, "durationMs": 7, "error": null,
         "answer": "thanks" }]);
     assert_eq!(detail["history"], expected);
@@ -139,6 +142,24 @@ fn an_event_waits_for_its_delivery_and_is_cancelled_when_its_webhook_is_disabled
     assert_eq!(partner.call("/webhooks/redeliver", &since).ok()["queued"], json!(0));
     let neither = partner.call("/webhooks/redeliver", &on_webhook).issues();
     assert_eq!(neither, [("[]".to_owned(), "required".to_owned())]);
+}
+
+#[test]
+fn a_redelivery_names_one_delivery_or_a_time() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let webhook = create(&partner, &["album.idle"])["id"].clone();
+    let issues = |mut body: Value| {
+        body["webhookId"] = webhook.clone();
+        partner.call("/webhooks/redeliver", &body).issues()
+    };
+    let issue = |path: &str, code: &str| [(path.to_owned(), code.to_owned())];
+    let since = "2026-01-01T00:00:00Z";
+    assert_eq!(issues(json!({})), issue("[]", "required"));
+    assert_eq!(issues(json!({ "deliveryId": unknown_id(), "since": since })), issue("[]", "invalid_value"));
+    // It is there, so that nothing is missing.
+    assert_eq!(issues(json!({ "deliveryId": "x" })), issue(r#"["deliveryId"]"#, "invalid_format"));
+    assert_eq!(issues(json!({ "since": "x" })), issue(r#"["since"]"#, "invalid_format"));
 }
 
 #[test]

@@ -29,8 +29,13 @@ pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
 
 /// Returns the configuration of a new album.
 pub(crate) fn album_config() -> AlbumConfig {
-    let recognition =
-        Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
+    let recognition = Recognition {
+        enabled: true,
+        confidence_threshold: 50.0,
+        threshold_chosen: Some(false),
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
     AlbumConfig {
         face: recognition.clone(),
         text: recognition,

@@ -231,8 +231,13 @@ pub fn wait_until_running(pipeline: &Pipeline) {
 }
 
 pub fn album_config() -> AlbumConfig {
-    let recognition =
-        Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
+    let recognition = Recognition {
+        enabled: true,
+        confidence_threshold: 50.0,
+        threshold_chosen: Some(false),
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
     AlbumConfig {
         face: recognition.clone(),
         text: recognition,

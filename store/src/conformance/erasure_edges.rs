@@ -39,6 +39,7 @@ fn keeps(receipt: &Receipt, what: &str) -> bool {
 async fn photos_that_were_not_read_yet_are_named(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let photo = fixture.add_ready_photo(vec![face(RUNNER)], Vec::new()).await;
+    assert!(store.erasures.has_vectors(fixture.album).await.expect("looks for vectors"));
     let searched_at = store.erasures.read_clock().await.expect("reads the clock");
     let request = |photos: &[PhotoId]| {
         let mut request = faces_of(&fixture, photos, PhotoFate::Keep);
@@ -62,6 +63,7 @@ async fn selfies_that_could_not_be_compared_are_named(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     store.probes.create(fixture.album, super::fixture::LONG).await.expect("creates a selfie");
     create_probe(&fixture, OTHER).await;
+    assert!(!store.erasures.has_vectors(fixture.album).await.expect("looks for vectors"));
     let (_, receipt) = erase(store, faces_of(&fixture, &[], PhotoFate::Keep)).await;
     assert!(keeps(&receipt, "1 selfies that could not be compared"), "{:?}", receipt.kept);
     fixture.delete().await;

@@ -159,8 +159,13 @@ pub(super) fn random_digest() -> [u8; 32] {
 
 /// How a test's album is processed.
 pub fn album_config() -> AlbumConfig {
-    let recognition =
-        Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
+    let recognition = Recognition {
+        enabled: true,
+        confidence_threshold: 50.0,
+        threshold_chosen: Some(false),
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
     AlbumConfig {
         face: recognition.clone(),
         text: recognition,

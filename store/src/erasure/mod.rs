@@ -31,10 +31,9 @@ use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::queue::jetstream::JetStreamQueue;
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
-use crate::sql::erasures::organization as organization_rows;
 use crate::sql::erasures::removal::Removal;
-use crate::sql::erasures::retention;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
+use crate::sql::erasures::{album_faces, organization as organization_rows, retention};
 use crate::sql::{Database, SqlAlbums, SqlProcesses};
 use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
 
@@ -247,6 +246,10 @@ impl Erasures for Eraser {
 
     async fn read_clock(&self) -> Result<i64> {
         self.rows().read_clock().await
+    }
+
+    async fn has_vectors(&self, album: AlbumId) -> Result<bool> {
+        album_faces::has_vectors(&self.database, album).await
     }
 
     async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {

@@ -197,6 +197,10 @@ pub struct Recognition {
     pub enabled: bool,
     /// Hits below this confidence (0 to 100) are not returned.
     pub confidence_threshold: f64,
+    /// Whether a caller chose the threshold: one that nobody chose follows the default. `None` is what a version wrote that
+    /// did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_chosen: Option<bool>,
     /// The whole photo, or cells of it.
     pub mode: RecognitionMode,
     /// The cells of `RecognitionMode::Grid`.
@@ -309,6 +313,17 @@ mod tests {
         stored["bib_format"] = json!("auto");
         stored["retention"] = json!({ "photos_days": null, "faces_days": null });
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
+    }
+
+    #[test]
+    fn whether_a_threshold_was_chosen_is_stored_once_it_is_known() {
+        let unknown = json!({ "enabled": true, "confidence_threshold": 50.0, "mode": "photo", "grid": null });
+        let mut recognition: Recognition = serde_json::from_value(unknown.clone()).unwrap();
+        assert_eq!(recognition.threshold_chosen, None);
+        assert_eq!(serde_json::to_value(&recognition).unwrap(), unknown);
+        recognition.threshold_chosen = Some(false);
+        let stored = serde_json::to_value(&recognition).unwrap();
+        assert_eq!(serde_json::from_value::<Recognition>(stored).unwrap(), recognition);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) fn settings() -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {
         enabled: true,
         confidence_threshold,
+        threshold_chosen: Some(false),
         mode: RecognitionMode::Photo,
         grid: None,
     };

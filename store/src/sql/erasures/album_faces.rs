@@ -1,4 +1,5 @@
-//! Erases all faces of an album: switches its face recognition off at once, then takes the vectors in steps.
+//! Erases all faces of an album: switches its face recognition off at once, then takes the vectors in steps. Says whether there
+//! are any.
 
 use uuid::Uuid;
 
@@ -8,8 +9,9 @@ use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
 use crate::model::album::{AlbumConfig, Tenant};
 use crate::model::erasure::{ErasureKind, RemovedCounts};
-use crate::model::ids::{AlbumId, ErasureId, KeyId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, ErasureId, FaceId, KeyId, PhotoId, ProbeId};
 use crate::sql::changes::{ChangeKind, record_changes};
+use crate::sql::database::Database;
 use crate::sql::row_types::{from_json, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{PhotoRef, Result};
@@ -18,6 +20,10 @@ const OPERATION: &str = "erase the faces of an album";
 
 /// Photos of one transaction.
 const BATCH: i64 = 500;
+
+/// In the order of an index of the album, so that faces of others are not read.
+const ANY_VECTOR: &str =
+    "select id from face where album = $1 and embedding is not null order by photo limit 1";
 
 const PHOTOS_WITH_VECTORS: &str = "select distinct photo from face where album = $1 and embedding is not null \
      order by photo limit $2";
@@ -28,6 +34,16 @@ const FORGET_FACES_OF_PHOTOS: Statement = Statement::PerDialect {
     postgres: "update face set unindexed = 'ERASED', model = null, embedding = null \
                where album = $1 and embedding is not null and photo = any($2)",
 };
+
+/// Returns whether any face of an album has a vector.
+pub(crate) async fn has_vectors(database: &Database, album: AlbumId) -> Result<bool> {
+    const OPERATION: &str = "look for faces with a vector";
+    let found: Option<(FaceId,)> = query(OPERATION, ANY_VECTOR)
+        .bind(album)
+        .fetch_optional(&mut database.acquire_reader(OPERATION).await?)
+        .await?;
+    Ok(found.is_some())
+}
 
 impl Removal {
     /// Switches the face recognition of an album off, deletes its selfies, and notes that its vectors go.

@@ -33,6 +33,7 @@ mod tests {
         let recognition = |cells: Option<(u32, u32)>| Recognition {
             enabled: true,
             confidence_threshold: 50.0,
+            threshold_chosen: None,
             mode: if cells.is_some() { RecognitionMode::Grid } else { RecognitionMode::Photo },
             grid: cells.map(|(rows, columns)| Grid { rows, columns, cell_width: 640, cell_height: 640 }),
         };

@@ -1,6 +1,7 @@
 /** How faces or bibs are recognised in an album. */
 
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 
 import type { Grid, RecognitionSettings } from "../../api";
 import { useAction } from "../../common/load";
@@ -24,15 +25,17 @@ export function RecognitionForm(props: {
   const mode = useSignal(settings.mode);
   const grid = useSignal<Grid>(settings.grid ?? FIRST_GRID);
   const threshold = useSignal(settings.confidenceThreshold);
+  // Switching bibs may change the default that the faces have.
+  useEffect(() => {
+    threshold.value = settings.confidenceThreshold;
+  }, [settings.confidenceThreshold]);
   // Vectors of faces are biometric data: who switches them on says so.
   const isAcknowledged = useSignal(false);
   const needsWord = kind === "face" && isEnabled.value && !settings.enabled;
   const action = useAction(() => {
-    const change: Partial<RecognitionSettings> = {
-      enabled: isEnabled.value,
-      mode: mode.value,
-      confidenceThreshold: threshold.value,
-    };
+    const change: Partial<RecognitionSettings> = { enabled: isEnabled.value, mode: mode.value };
+    // A threshold that is sent counts as chosen, and no longer follows the default.
+    if (threshold.value !== settings.confidenceThreshold) change.confidenceThreshold = threshold.value;
     if (mode.value === "grid") change.grid = grid.value;
     const word = needsWord && isAcknowledged.value ? ({ acknowledge: "biometric" } as const) : {};
     return save({ config: { [kind]: change }, ...word });
