@@ -10,6 +10,7 @@ mod events;
 mod file_limit;
 mod maintenance;
 mod measuring;
+mod memory;
 mod models;
 mod onnxruntime;
 mod own_process;

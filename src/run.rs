@@ -36,7 +36,7 @@ use crate::shutdown::{Signals, end_process};
 use crate::store::{self, EmbeddedLocks};
 use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
-use crate::{maintenance, models};
+use crate::{maintenance, memory, models};
 
 /// Selfies of one organization that may wait for their embedding; the API responds "busy" to more.
 const PROBE_PLACES: usize = 16;
@@ -75,6 +75,7 @@ impl DeviceUsers {
 /// When log, traces or the async runtime cannot be set up. Later errors are printed, because the process ends here.
 pub fn run(config: Config, role: Role) -> anyhow::Result<Infallible> {
     let telemetry = Telemetry::start(&config, role)?;
+    memory::warn_if_short(&config, role);
     let runtime = build_runtime()?;
     let result = runtime.block_on(run_service(config, role, telemetry.trace_hook()));
     // Also after an error: the spans that led to it matter most.

@@ -29,6 +29,7 @@ pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
 pub use crate::engine::pipeline_stats::StageLoad;
 pub use crate::engine::status::{PipelineStatus, StopReport};
+pub use crate::image::decoder::MAX_BYTES_PER_PIXEL;
 pub use crate::image::pool::IDLE_LIFETIME;
 pub use crate::pipeline::Pipeline;
 pub use crate::probe::error::ProbeServiceError;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use photofinish_kernels::image::frame::Size;
 use turbojpeg::{Compressor, Decompressor, Image, PixelFormat};
 
+use crate::image::color_profile::{ColorProfile, attach_profile};
 pub use crate::image::watermark::{WatermarkError, WatermarkPicture};
 use crate::stages::resize::preview_compressor;
 
@@ -32,7 +33,7 @@ impl PreviewMarker {
         Ok(Self { decompressor: Decompressor::new()?, compressor: preview_compressor()?, is_spoiled: false })
     }
 
-    /// Returns the preview with the watermark, as a JPEG file.
+    /// Returns the preview with the watermark, as a JPEG file with the colour profile of the preview.
     ///
     /// # Errors
     /// When the preview cannot be decoded.
@@ -53,6 +54,7 @@ impl PreviewMarker {
         let size = Size { width: width as u32, height: height as u32 };
         watermark.draw(&mut pixels, size);
         let image = Image { pixels: &pixels[..], width, pitch: width * 3, height, format: PixelFormat::RGB };
-        Ok(self.compressor.compress_to_vec(image)?.into())
+        let marked = self.compressor.compress_to_vec(image)?;
+        Ok(attach_profile(marked, ColorProfile::from_jpeg(preview).as_ref()))
     }
 }

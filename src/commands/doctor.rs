@@ -14,7 +14,7 @@ use photofinish_zoo::Zoo;
 use super::doctor_store;
 use crate::config::{Config, ModelKind};
 use crate::file_limit::FileLimit;
-use crate::{devices, models, onnxruntime, run};
+use crate::{devices, memory, models, onnxruntime, run};
 
 /// Fewest open files with which the API serves more than a handful of clients.
 const MIN_OPEN_FILES: u64 = 1024;
@@ -31,7 +31,12 @@ pub(super) struct Finding {
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut findings = vec![check_open_files(config), describe_console(config), describe_heic(config)];
+    let mut findings = vec![
+        check_open_files(config),
+        describe_memory(config),
+        describe_console(config),
+        describe_heic(config),
+    ];
     match config.settings.models.models {
         #[cfg(feature = "fakes")]
         ModelKind::Fake => {
@@ -70,6 +75,11 @@ fn check_open_files(config: &Config) -> Finding {
         Ok(format!("{current} allowed{raised}: {total} connections, {per_address} from one address"))
     };
     Finding { component: "open files", state }
+}
+
+/// Says whether the memory suffices for the settings. The service starts either way, so this never fails.
+fn describe_memory(config: &Config) -> Finding {
+    Finding { component: "memory", state: Ok(memory::describe(config)) }
 }
 
 /// Says where the pages of the console come from. Without them the service works, so this never fails.

@@ -37,7 +37,7 @@ use url::Url;
 
 pub use self::gc::GcSchedule;
 pub use self::models::{BIB_GATES, ModelKind};
-use self::parsers::MEGABYTE;
+pub use self::parsers::MEGABYTE;
 pub use self::pipeline::Capacity;
 use self::redact::{redact_servers, redact_url};
 pub use self::service::LogFormat;

@@ -1,7 +1,9 @@
 // What pages show after a click, or for a while: dialogs, an upload at work, an album without photos, the hits of a selfie, and
 // the panels of the settings below the first.
 
-import { callFrom, drawPicture, holdUploads } from "./tools.mjs";
+import assert from "node:assert";
+
+import { callFrom, drawPicture, enlargePicture, holdUploads } from "./tools.mjs";
 import { PICTURED, check, resize } from "./look.mjs";
 
 /** Checks what a page shows now, at the widths of which there are pictures. */
@@ -27,17 +29,21 @@ async function checkGallery(page, world) {
   }
 }
 
-/** The hits of a selfie, here a drawn photo, with what its runner may do about them; and the removal. */
+/** The hits of a selfie, here a drawn photo as large as a camera's, with what its runner may do about them; and the removal. */
 async function checkSelfie(page, world) {
   const { album: albumId, photo: photoId } = world.drawn;
   await page.goto(`${world.base}/console`);
   const { body } = await callFrom(page, "photos/photo/get", { albumId, photoId });
-  const buffer = await (await page.request.get(body.url)).body();
+  const buffer = await enlargePicture(world, await (await page.request.get(body.url)).body());
+  assert.ok(buffer.length > 10_000_000, `the service would take ${buffer.length} bytes as they are`);
   await page.goto(world.base + world.drawn.gallery);
   await page.getByRole("button", { name: "Search with a selfie" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("checkbox").check();
+  const sent = page.waitForRequest((request) => request.method() === "PUT");
   await dialog.getByLabel("Choose a picture").setInputFiles({ name: "me.jpg", mimeType: "image/jpeg", buffer });
+  const { "content-length": bytes } = await (await sent).allHeaders();
+  assert.ok(Number(bytes) < 2_000_000, `the selfie was sent with ${bytes} bytes`);
   await page.getByText("Found with your selfie").waitFor();
   await page.locator(".tile img").first().waitFor();
   // No picture of it: to the network the drawn heads are one person, so that all photos are found.

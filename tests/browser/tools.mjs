@@ -87,6 +87,28 @@ export async function drawPicture(page, type, words = "") {
   return Buffer.from(url.split(",")[1], "base64");
 }
 
+/** A JPEG made as large as a camera's: 12 megapixels with noise, so that it has more bytes than a selfie may have. */
+export async function enlargePicture(world, jpeg) {
+  const enlarge = async (data) => {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/jpeg" }));
+    const scale = Math.sqrt(12_000_000 / (bitmap.width * bitmap.height));
+    const canvas = new OffscreenCanvas(Math.round(bitmap.width * scale), Math.round(bitmap.height * scale));
+    const context = canvas.getContext("2d");
+    context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    const picture = context.getImageData(0, 0, canvas.width, canvas.height);
+    for (let at = 0; at < picture.data.length; at += 1) picture.data[at] += at % 4 === 3 ? 0 : Math.random() * 10 - 5;
+    context.putImageData(picture, 0, 0);
+    const blob = await canvas.convertToBlob({ type: "image/jpeg", quality: 1 });
+    const reader = new FileReader();
+    return new Promise((resolve) => {
+      reader.onload = () => resolve(reader.result.split(",")[1]);
+      reader.readAsDataURL(blob);
+    });
+  };
+  return Buffer.from(await world.converter.evaluate(enlarge, jpeg.toString("base64")), "base64");
+}
+
 /** Holds the photos that a page sends after the first so many, until they are let go. */
 export async function holdUploads(page, free) {
   const held = [];

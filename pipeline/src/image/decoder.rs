@@ -5,6 +5,7 @@ use photofinish_kernels::image::frame::{Picture, Size};
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
+use crate::image::color_profile::ColorProfile;
 use crate::image::format::Format;
 use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
@@ -27,9 +28,9 @@ const MAX_SIDE: u32 = 65_535;
 /// What a decoder of JPEG keeps for itself, 5 MiB a thread ([`photofinish_jpeg::MAX_BUFFER_BYTES`]), is small beside what a
 /// file of one scan leaves of this.
 ///
-/// The pixel budget does not bound a single photo: one above the budget runs alone (see [`crate::engine::budget`]). And
+/// The pixel budget does not bound a single photo: one above the budget runs alone (see `engine::budget`). And
 /// 200 megapixels of one colour are a file of a megabyte.
-const MAX_BYTES_PER_PIXEL: u64 = 9;
+pub const MAX_BYTES_PER_PIXEL: u64 = 9;
 
 /// How to decode a file whose header was checked, and what it takes.
 pub(crate) struct DecodePlan {
@@ -43,6 +44,8 @@ pub(crate) struct DecodePlan {
     pub(crate) buffer_bytes: usize,
     /// Peak memory of decoding, bytes, including the result.
     pub(crate) peak_bytes: usize,
+    /// Which colours the pixels stand for, if the file says so.
+    pub(crate) color_profile: Option<ColorProfile>,
 }
 
 enum DecodeBackend {
@@ -121,6 +124,7 @@ impl Decoder {
                 decoded_size: plan.decoded_size(),
                 buffer_bytes: plan.buffer_bytes(),
                 peak_bytes: plan.peak_bytes(),
+                color_profile: ColorProfile::from_jpeg(file),
                 backend: DecodeBackend::TurboJpeg(plan),
             });
         }
@@ -135,6 +139,7 @@ impl Decoder {
             decoded_size: header.size,
             buffer_bytes: header.size.area() * 3,
             peak_bytes: header.peak_bytes,
+            color_profile: header.color_profile.clone(),
             backend: DecodeBackend::ImageCrate(header),
         })
     }
@@ -148,6 +153,7 @@ impl Decoder {
             decoded_size: header.size,
             buffer_bytes: header.size.area() * 3,
             peak_bytes: header.peak_bytes,
+            color_profile: header.color_profile.clone(),
             backend: DecodeBackend::Heic(header),
         })
     }

@@ -120,6 +120,12 @@ pub(crate) fn has_end_marker(file: &[u8]) -> bool {
     false
 }
 
+/// Returns the segments up to the first scan, or to where the file is damaged: each marker with its payload.
+pub(crate) fn header_segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut markers = MarkerIter { file, offset: 0 };
+    std::iter::from_fn(move || markers.next_segment().filter(|(marker, _)| !matches!(*marker, SOS | EOI)))
+}
+
 /// Iterates over the segments; skips entropy-coded pixels and stray bytes between them.
 struct MarkerIter<'a> {
     file: &'a [u8],

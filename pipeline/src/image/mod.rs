@@ -1,6 +1,7 @@
 //! Decodes photos from untrusted files (JPEG, PNG, WebP and, where it is built in, HEIC) within limits that are checked
 //! before any pixel is allocated, and turns them upright. Knows nothing of stages or budgets.
 
+pub(crate) mod color_profile;
 pub(crate) mod decoder;
 pub(crate) mod exif;
 pub(crate) mod format;

@@ -11,6 +11,7 @@ use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
+use crate::image::color_profile::ColorProfile;
 use crate::image::format::Format;
 use crate::image::jpeg_structure::JpegStructure;
 use crate::image::webp::FirstPicture;
@@ -33,6 +34,8 @@ pub(crate) struct RasterHeader {
     pub(crate) size: Size,
     /// Peak memory of decoding, bytes, including the result.
     pub(crate) peak_bytes: usize,
+    /// Of a picture in colours.
+    pub(crate) color_profile: Option<ColorProfile>,
     color: ColorType,
 }
 
@@ -41,7 +44,7 @@ pub(crate) struct RasterHeader {
 /// # Errors
 /// When it is damaged or of an unsupported kind.
 pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, Poison> {
-    let decoder = open_decoder(file, format)?;
+    let mut decoder = open_decoder(file, format)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(Poison::new(FailureReason::CorruptImage, "a side of zero pixels"));
@@ -58,7 +61,17 @@ pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, P
         Format::WebP => size.area() * webp_peak_bytes_per_pixel(file, color)?,
         Format::Heic => return Err(other_decoder()),
     };
-    Ok(RasterHeader { size, peak_bytes, color })
+    let color_profile = match format {
+        Format::Jpeg => ColorProfile::from_jpeg(file),
+        Format::WebP => ColorProfile::from_webp(file),
+        // Decompressed already, within the limit of metadata; this is a copy for a moment.
+        Format::Png if color.has_color() => {
+            let profile = decoder.icc_profile().ok().flatten();
+            profile.and_then(|profile| ColorProfile::from_bytes(&profile))
+        }
+        Format::Png | Format::Heic => None,
+    };
+    Ok(RasterHeader { size, peak_bytes, color_profile, color })
 }
 
 /// Peak bytes per pixel: RGB, and beside it the file's own pixel format where that is another one.

@@ -94,9 +94,9 @@ impl Decode {
             camera: exif.camera,
             watermark: photo.watermark.clone(),
         };
-        let orientation = exif.orientation;
+        let (orientation, color_profile) = (exif.orientation, plan.color_profile);
         let (metadata, permit) = (Arc::new(metadata), Arc::new(permit));
-        Ok(Ok(Step::Done(DecodedPhoto { metadata, picture, orientation, permit })))
+        Ok(Ok(Step::Done(DecodedPhoto { metadata, picture, orientation, color_profile, permit })))
     }
 }
 

@@ -12,6 +12,7 @@ use photofinish_store::traits::{Lease, PictureSizes};
 use time::OffsetDateTime;
 
 use crate::engine::budget::BudgetPermit;
+use crate::image::color_profile::ColorProfile;
 use crate::image::pool::PooledPicture;
 use crate::image::watermark::WatermarkPicture;
 
@@ -45,6 +46,8 @@ pub(crate) struct DecodedPhoto {
     pub(crate) picture: PooledPicture,
     /// The transform that turns the picture upright.
     pub(crate) orientation: Orientation,
+    /// Which colours the pixels stand for, if the file says so.
+    pub(crate) color_profile: Option<ColorProfile>,
     /// Of the pixel budget, for these pixels and those made from them.
     pub(crate) permit: Arc<BudgetPermit>,
 }
@@ -59,7 +62,7 @@ pub(crate) struct SizedPhoto {
     pub(crate) permit: Arc<BudgetPermit>,
 }
 
-/// JPEG files, upright, without EXIF data.
+/// JPEG files, upright, without EXIF data, with the photo's colour profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Previews {
     pub(crate) preview: Bytes,

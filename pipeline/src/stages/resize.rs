@@ -1,5 +1,5 @@
-//! The stage `resize`: makes upright pictures of a photo: preview and thumbnail as JPEG files without EXIF data, the
-//! preview with the album's watermark, and the frame for networks. Nothing is enlarged.
+//! The stage `resize`: makes upright pictures of a photo: preview and thumbnail as JPEG files without EXIF data and with the
+//! photo's colour profile, the preview with the album's watermark, and the frame for networks. Nothing is enlarged.
 //!
 //! Each size is made from the next larger one: a thumbnail made from the preview costs a fifth of one made from the
 //! photo (measured; `bench reading` prints it).
@@ -14,6 +14,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::stage::{BatchResults, Stage};
+use crate::image::color_profile::{ColorProfile, attach_profile};
 use crate::image::pool::{PixelPool, PooledPicture};
 use crate::image::upright_resizer::UprightResizer;
 use crate::stages::photo::{DecodedPhoto, Previews, SizedPhoto};
@@ -45,9 +46,11 @@ impl Resize {
         let size = Size { width: photo.metadata.size.width, height: photo.metadata.size.height };
         let sizes = OutputSizes::for_photo(size, &photo.metadata.lease.config, self.max_cells);
         let pictures = resize_all(&mut self.resizer, photo.picture.frame(), photo.orientation, sizes);
+        let profile = photo.color_profile.as_ref();
+        let small_profile = profile.filter(|profile| profile.suits_thumbnail());
         let previews = Previews {
-            preview: self.encode_jpeg(pictures.preview.frame())?,
-            thumbnail: self.encode_jpeg(pictures.thumbnail.frame())?,
+            preview: self.encode_jpeg(pictures.preview.frame(), profile)?,
+            thumbnail: self.encode_jpeg(pictures.thumbnail.frame(), small_profile)?,
             marked: self.encode_marked(photo, pictures.preview.frame())?,
         };
         photo.permit.shrink_to(pictures.frame.size_bytes() + previews.size_bytes());
@@ -67,18 +70,19 @@ impl Resize {
         pixels.copy_from_slice(preview.pixels());
         watermark.draw(&mut pixels, preview.size());
         let frame = Frame::new(&pixels, preview.width(), preview.height()).expect("as large as the preview");
-        let marked = self.encode_jpeg(frame)?;
+        let marked = self.encode_jpeg(frame, photo.color_profile.as_ref())?;
         self.pool.return_buffer(pixels);
         Ok(Some(marked))
     }
 
-    fn encode_jpeg(&mut self, frame: Frame<'_>) -> Result<Bytes, Poison> {
+    fn encode_jpeg(&mut self, frame: Frame<'_>, profile: Option<&ColorProfile>) -> Result<Bytes, Poison> {
         let (width, height) = (frame.width() as usize, frame.height() as usize);
         let image =
             Image { pixels: frame.pixels(), width, pitch: width * 3, height, format: PixelFormat::RGB };
-        self.compressor.compress_to_vec(image).map(Bytes::from).map_err(|error| {
+        let file = self.compressor.compress_to_vec(image).map_err(|error| {
             Poison::new(FailureReason::ProcessingCrashed, format!("cannot encode a preview: {error}"))
-        })
+        })?;
+        Ok(attach_profile(file, profile))
     }
 }
 

@@ -50,6 +50,15 @@ pub(crate) fn album_config() -> AlbumConfig {
     }
 }
 
+/// Returns what has the header of a colour profile of RGB; `length` is at least 40 bytes.
+pub(crate) fn rgb_profile(length: usize) -> Vec<u8> {
+    let mut profile: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
+    profile[..4].copy_from_slice(&(length as u32).to_be_bytes());
+    profile[16..20].copy_from_slice(b"RGB ");
+    profile[36..40].copy_from_slice(b"acsp");
+    profile
+}
+
 /// Returns the directory of real photos beside the checkout, if it exists.
 ///
 /// # Panics

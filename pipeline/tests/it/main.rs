@@ -10,6 +10,7 @@ mod lifecycle;
 mod photos;
 mod probe;
 mod probe_devices;
+mod profiles;
 mod several_devices;
 mod spans;
 mod support;

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use photofinish_tests::harness::{binary_path, skip_or_fail, test_data};
+use photofinish_tests::harness::{Service, ServiceOptions, binary_path, skip_or_fail, test_data};
 
 use crate::shell::Shell;
 
@@ -134,6 +134,23 @@ fn doctor_shows_how_many_files_may_be_open_and_the_connections_that_allows() {
         "{}",
         too_low.combined_output()
     );
+}
+
+#[test]
+fn doctor_and_start_warn_of_settings_that_need_more_memory_than_there_is() {
+    let budget = ("PHOTOFINISH_PIXEL_BUDGET_MB", "900000");
+    let output = Shell::new().run(&["doctor"], &[("PHOTOFINISH_MODELS", "fake"), budget]);
+    let text = output.expect_success();
+    let line = text.lines().find(|line| line.contains(" memory ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.starts_with("ok ") && line.contains("WARNING: "), "{line}");
+    assert!(line.contains("900000 for PHOTOFINISH_PIXEL_BUDGET_MB"), "{line}");
+
+    let options = ServiceOptions::with_fake_models().with_setting(budget.0, budget.1);
+    let log = Service::start(options).log();
+    for part in ["may need more memory than it may use", "limit_mb", "900000 for PHOTOFINISH_PIXEL_BUDGET_MB"]
+    {
+        assert!(log.contains(part), "{part} is not in {log}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ import type {
   VisitorOperations,
 } from "../api";
 import { ApiFailure, createClient, fetchAddress, putBytes } from "../common/http";
+import { shrinkSelfie } from "../common/selfie";
 
 export type { PublicErasure as Erasure, PublicGallery as Gallery, PublicPhoto as Photo } from "../api";
 
@@ -49,8 +50,9 @@ export function createDownload(source: Source, photos: Photo[] | null): Promise<
   return Promise.reject(new Error("a whole event is not fetched as one file"));
 }
 
-/** Uploads a selfie after its owner agreed; returns its ticket. */
-export async function sendSelfie(image: Blob, version: number, language: string): Promise<ProbeTicket> {
+/** Uploads a selfie, made smaller, after its owner agreed; returns its ticket. */
+export async function sendSelfie(selfie: Blob, version: number, language: string): Promise<ProbeTicket> {
+  const image = await shrinkSelfie(selfie);
   const ticket = await call("gallery/search/face/signed", { consent: true, consentVersion: version, language });
   const isTaken = await putBytes(ticket.uploadUrl, image, image.type || "image/jpeg");
   if (!isTaken) throw new ApiFailure(413, "SELFIE_TOO_LARGE", "the selfie was refused");

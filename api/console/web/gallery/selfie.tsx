@@ -5,6 +5,7 @@ import { useEffect, useId, useRef } from "preact/hooks";
 
 import { formatDuration } from "../common/format";
 import { useAction } from "../common/load";
+import { drawSelfie } from "../common/selfie";
 import { Button } from "../common/ui/button";
 import { Dialog } from "../common/ui/dialog";
 import { notify } from "../common/ui/notice";
@@ -144,10 +145,7 @@ function Camera({ isBusy, onTaken, onOff, onRefused }: CameraProps) {
   const take = () => {
     const source = video.current;
     if (!source) return;
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [source.videoWidth, source.videoHeight];
-    canvas.getContext("2d")?.drawImage(source, 0, 0);
-    canvas.toBlob((image) => image && onTaken(image), "image/jpeg", 0.92);
+    void drawSelfie(source, source.videoWidth, source.videoHeight).then((image) => image && onTaken(image));
   };
   return (
     <div class="stack">

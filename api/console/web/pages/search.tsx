@@ -8,6 +8,7 @@ import { formatConfidence, formatTime } from "../common/format";
 import { ApiFailure, putBytes } from "../common/http";
 import { useAction } from "../common/load";
 import { link, navigate, place } from "../common/router";
+import { shrinkSelfie } from "../common/selfie";
 import { Button } from "../common/ui/button";
 import { CheckField, Field, FileField } from "../common/ui/field";
 import { Empty, Failed, Loading } from "../common/ui/states";
@@ -20,10 +21,11 @@ import { MOST_IN_FILE, ZipDownload } from "./zip";
 /** Hits per request. */
 const PAGE = 60;
 
-/** Uploads a selfie; gives the id to search with. @throws ApiFailure */
+/** Uploads a selfie, made smaller; gives the id to search with. @throws ApiFailure */
 export async function uploadSelfie(albumId: string, selfie: Blob): Promise<string> {
+  const image = await shrinkSelfie(selfie);
   const ticket = await call("photos/search/face/signed", { albumId });
-  const isTaken = await putBytes(ticket.uploadUrl, selfie, selfie.type || "image/jpeg");
+  const isTaken = await putBytes(ticket.uploadUrl, image, image.type || "image/jpeg");
   if (!isTaken) throw new ApiFailure(413, "PAYLOAD_TOO_LARGE", "the selfie was refused");
   return ticket.imageId;
 }

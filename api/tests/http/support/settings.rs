@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ConsoleSettings, Environment, SeatLimits, StorageOrigin,
+    ApiSettings, BodyBudget, ConsoleSettings, CostPrices, Environment, SeatLimits, StorageOrigin,
 };
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -49,11 +49,7 @@ pub(super) fn settings() -> ApiSettings {
             rest: Default::default(),
         },
         retention_max: Default::default(),
-        cost_prices: Some(photofinish_api::context::CostPrices {
-            cpu_hour: 3.6,
-            gpu_hour: 36.0,
-            gb_month: 2e6,
-        }),
+        cost_prices: Some(CostPrices { cpu_hour: 3.6, gpu_hour: 36.0, gb_month: 2e6 }),
         face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,
         max_batch_bytes: 1 << 20,

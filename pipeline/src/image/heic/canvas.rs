@@ -11,6 +11,7 @@ use photofinish_kernels::image::frame::Size;
 use super::container::{corrupt, to_poison, unsupported};
 use super::stream::{self, CodedFormat, Frame};
 use crate::engine::fault::Poison;
+use crate::image::color_profile::ColorProfile;
 
 /// The most tiles of a grid. A phone's photo of 200 megapixels has 768.
 const MAX_TILES: usize = 4_096;
@@ -144,6 +145,19 @@ impl Canvas {
             paint(&Tile { frame, params, size: self.tile_size, left, top });
         }
         Ok(())
+    }
+
+    /// Returns the profile of the whole picture, else of its first tile. `heifer` has a function for that, which would follow
+    /// references that lead in a circle for ever.
+    pub(super) fn read_color_profile(&self, file: &HeifFile<'_>) -> Option<ColorProfile> {
+        let items = [Some(self.item), self.tiles.first().copied()];
+        items.into_iter().flatten().find_map(|item| {
+            let profile = find_property(file, item, |property| match property {
+                Property::Color(ColorInfo::Icc(profile)) => ColorProfile::from_bytes(profile),
+                _ => None,
+            });
+            profile.ok().flatten()
+        })
     }
 
     /// How brightness and colour become RGB: as the tile says, or the whole picture, or the stream.

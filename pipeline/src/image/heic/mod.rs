@@ -23,6 +23,7 @@ use photofinish_kernels::image::frame::Size;
 pub(crate) use self::absent::{decode, read_header, read_orientation};
 #[cfg(feature = "heic")]
 pub(crate) use self::still::{decode, read_header, read_orientation};
+use crate::image::color_profile::ColorProfile;
 
 /// The header of a file.
 pub(crate) struct HeicHeader {
@@ -32,4 +33,6 @@ pub(crate) struct HeicHeader {
     pub(crate) coded_size: Size,
     /// Peak memory of decoding, bytes, including the result.
     pub(crate) peak_bytes: usize,
+    /// Which colours the pixels stand for, if the file says so.
+    pub(crate) color_profile: Option<ColorProfile>,
 }

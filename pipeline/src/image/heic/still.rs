@@ -95,7 +95,8 @@ impl<'a> StillPicture<'a> {
         }
         let band_bytes = coded_size.width as usize * BAND_BYTES_PER_COLUMN;
         let peak_bytes = (self.window.size.area() * 3).saturating_add(tile_bytes).saturating_add(band_bytes);
-        HeicHeader { size: self.window.size, coded_size, peak_bytes }
+        let color_profile = self.pixels.read_color_profile(&self.file);
+        HeicHeader { size: self.window.size, coded_size, peak_bytes, color_profile }
     }
 
     fn decode(&self, out: &mut [u8]) -> Result<(), Poison> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod memory;
 mod parameters;
+mod profiles;
 mod spoiled;
 
 use image::{DynamicImage, ImageFormat, RgbImage};

@@ -13,10 +13,12 @@ use self::files::{
     HeicFile, Item, Reference, coded, full_box, mirror_box, plain_box, rotation_box, size_box,
 };
 use crate::engine::fault::Poison;
+use crate::image::color_profile::ColorProfile;
 use crate::image::decoder::{DecodePlan, Decoder};
 use crate::image::exif::ExifData;
 use crate::image::pool::{PixelPool, PooledPicture};
 use crate::settings::Limits;
+use crate::testing::rgb_profile;
 
 const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: true };
 
@@ -136,6 +138,30 @@ fn the_container_turns_the_picture_and_exif_does_not() {
         assert_eq!((read.orientation, read.camera.as_deref()), (expected, Some("Cam")));
         assert_eq!(decode(&file).unwrap().size(), Size { width: 64, height: 48 }, "the stored pixels stay");
     }
+}
+
+#[test]
+fn the_colour_profile_is_that_of_the_picture_or_of_its_tiles() {
+    let profile = |length| plain_box(b"colr", &[&b"prof"[..], &rgb_profile(length)].concat());
+    let found = |file: &HeicFile| plan(&file.to_bytes()).unwrap().color_profile;
+    let expected = |length| ColorProfile::from_bytes(&rgb_profile(length));
+    assert!(expected(548).is_some());
+    let mut single = HeicFile::single(&scene(64, 48), &[profile(548)]);
+    assert_eq!(found(&single), expected(548));
+    let mut tile = coded(&scene(64, 48));
+    assert_eq!(found(&HeicFile::grid(&tile, [2, 1], [128, 48])), None);
+    tile.properties.push(profile(560));
+    let mut grid = HeicFile::grid(&tile, [2, 1], [128, 48]);
+    assert_eq!(found(&grid), expected(560));
+    grid.items[0].properties.push(profile(548));
+    assert_eq!(found(&grid), expected(548));
+    // An item that is put together from itself, by way of another.
+    single.items[0].properties.pop();
+    single.items.push(tile);
+    single.items[1].properties.pop();
+    single.references.push(Reference { kind: *b"dimg", from: 1, to: vec![2] });
+    single.references.push(Reference { kind: *b"dimg", from: 2, to: vec![1] });
+    assert_eq!(found(&single), None);
 }
 
 /// The property of the part that is shown: its sides, and the distance of its middle from the picture's, in halves.
