@@ -12,6 +12,10 @@ async function findByBib(page, world) {
   await page.getByRole("heading", { name: /photos? found/ }).waitFor();
   await page.locator(".tile img").first().waitFor();
   assert.ok(page.url().endsWith(`?bib=${world.bib}`));
+  // The same again: there may be more photos by now.
+  const find = page.getByRole("button", { name: "Find" });
+  await Promise.all([page.waitForRequest(/\/gallery\/search\/text$/), find.click()]);
+  await page.locator(".tile img").first().waitFor();
   await checkAccessibility(page);
   await checkWidth(page);
   await page.locator(".tile").first().click();

@@ -27,6 +27,8 @@ async function acceptInvitation(page, world) {
   await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
   await page.goto(world.welcome);
   await page.getByRole("heading", { name: "This link has been used" }).waitFor();
+  await page.getByRole("link", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Albums", level: 1 }).waitFor();
 }
 
 /** Signs out, and in again by the keyboard alone. */

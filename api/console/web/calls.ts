@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 
 import type { Operations } from "./api";
-import { type ApiFailure, createClient, type StreamOptions } from "./common/http";
+import { ApiFailure, createClient, type StreamOptions } from "./common/http";
 import type { Mode } from "./types";
 
 /** The mode that the console works in. */
@@ -13,7 +13,7 @@ export const mode = signal<Mode>("test");
 export const isSignedOut = signal(false);
 
 const onFailure = (failure: ApiFailure) => {
-  if (failure.status === 401 && /^SESSION_/.test(failure.reason)) isSignedOut.value = true;
+  if (isOfEndedSession(failure)) isSignedOut.value = true;
 };
 
 const clientFor = (chosen: () => Mode) =>
@@ -47,7 +47,14 @@ export async function follow<P extends keyof Operations & string, T = Operations
   }
 }
 
-function untilSignedIn(abort: AbortSignal): Promise<void> {
+/** Whether a call failed because the session has ended. */
+export function isOfEndedSession(error: unknown): boolean {
+  return error instanceof ApiFailure && error.status === 401 && /^SESSION_/.test(error.reason);
+}
+
+/** Resolves once somebody is signed in, or when aborted. */
+export function untilSignedIn(abort: AbortSignal): Promise<void> {
+  if (!isSignedOut.value) return Promise.resolve();
   return new Promise((resolve) => {
     const finish = () => {
       unsubscribe();

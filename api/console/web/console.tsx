@@ -12,6 +12,7 @@ import "./pages/usage.css";
 import "./pages/watermark.css";
 
 import { type FunctionComponent, render } from "preact";
+import { useEffect } from "preact/hooks";
 
 import { isSignedOut, mode } from "./calls";
 import { onDemand } from "./common/on-demand";
@@ -41,6 +42,11 @@ const WelcomePage = onDemand(async () => (await organization()).WelcomePage);
 function App() {
   const { path } = place.value;
   const welcome = match("/welcome/:token", path);
+  const isWelcome = welcome !== null;
+  // Not asked for as long as a link of an invitation is shown: whoever leaves it without an account may have a session.
+  useEffect(() => {
+    if (!isWelcome && session.value === undefined && !sessionFailure.value) void loadSession();
+  }, [isWelcome]);
   if (welcome) return <WelcomePage token={welcome["token"] ?? ""} />;
   if (sessionFailure.value) {
     return (

@@ -43,10 +43,11 @@ export async function loadSession(): Promise<void> {
 /** Takes a session that has just begun. */
 export async function enter(entered: Session): Promise<void> {
   mode.value = savedMode(entered.modes);
-  isSignedOut.value = false;
   const { language } = entered.account;
   if (isLanguage(language)) await switchLanguage(language);
   session.value = entered;
+  // Last: what waits for it asks who has signed in.
+  isSignedOut.value = false;
 }
 
 /** Ends the session. */

@@ -18,7 +18,7 @@ use photofinish_store::traits::Blobs;
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::archive::{plan, send};
-pub(crate) use self::names::archive_name;
+pub(crate) use self::names::{archive_name, file_name};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;

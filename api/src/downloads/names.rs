@@ -30,11 +30,7 @@ impl FileNames {
 
     /// Returns the name of a photo's file.
     pub(crate) fn name(&mut self, photo: &Photo, file: DownloadFile) -> String {
-        let (stem, ending) = match photo.filename.rsplit_once('.') {
-            Some((stem, ending)) if !stem.is_empty() && is_ending(ending) => (stem, ending.to_owned()),
-            _ => (photo.filename.as_str(), String::new()),
-        };
-        let ending = if file == DownloadFile::Original { ending } else { "jpg".to_owned() };
+        let (stem, ending) = split_name(&photo.filename, file);
         let time = photo.taken_at.and_then(|time| time.format(TIME).ok());
         let prefix = time.map(|time| format!("{time}-")).unwrap_or_default();
         let stem = format!("{prefix}{}", clean(stem));
@@ -53,6 +49,22 @@ impl FileNames {
             }
         }
     }
+}
+
+/// Returns the name of a photo's file that is downloaded alone: as the partner called it, with the ending of what it is.
+pub(crate) fn file_name(filename: &str, file: DownloadFile) -> String {
+    let (stem, ending) = split_name(filename, file);
+    let dot = if ending.is_empty() { "" } else { "." };
+    format!("{stem}{dot}{ending}")
+}
+
+/// Returns a name without its ending, and the ending that the file has: all but the original are JPEGs.
+fn split_name(filename: &str, file: DownloadFile) -> (&str, &str) {
+    let (stem, ending) = match filename.rsplit_once('.') {
+        Some((stem, ending)) if !stem.is_empty() && is_ending(ending) => (stem, ending),
+        _ => (filename, ""),
+    };
+    (stem, if file == DownloadFile::Original { ending } else { "jpg" })
 }
 
 fn is_ending(text: &str) -> bool {
@@ -135,6 +147,15 @@ mod tests {
     fn a_preview_is_a_jpeg_whatever_the_original_was() {
         let preview = FileNames::beside("MISSING.txt").name(&photo("start.png", None), DownloadFile::Preview);
         assert_eq!(preview, "start.jpg");
+        for (filename, original, other) in [
+            ("start.PNG", "start.PNG", "start.jpg"),
+            ("a.b/start.heic", "a.b/start.heic", "a.b/start.jpg"),
+            ("no ending", "no ending", "no ending.jpg"),
+        ] {
+            assert_eq!(file_name(filename, DownloadFile::Original), original);
+            assert_eq!(file_name(filename, DownloadFile::Preview), other);
+            assert_eq!(file_name(filename, DownloadFile::Marked), other);
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::{downloads, parse_id, search};
 use crate::auth::{Caller, ScopedCaller, Searcher};
 use crate::client_address::network_digest;
 use crate::context::Context;
+use crate::downloads::file_name;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::paid_cursor::{first_page, is_paid};
@@ -324,7 +325,7 @@ pub(crate) async fn download(
     }
     let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, file.role());
     let url = ctx.store.blobs.download_url(&key, VISITOR_TTL).await?.into();
-    Ok(PublicDownload { url, filename: photo.filename }.into())
+    Ok(PublicDownload { url, filename: file_name(&photo.filename, file) }.into())
 }
 
 /// Returns what visitors may download: never more than they see.

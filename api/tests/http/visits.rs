@@ -1,13 +1,15 @@
 //! Visitors of a gallery: pages that come again, photos that are processed again, who asks to be removed by a bib, and selfies
-//! that are forgotten.
+//! that are forgotten; and the names of what they download.
 
 use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::photo::PhotoSize;
+use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
 use serde_json::{Value, json};
 
 use crate::galleries::open_gallery;
 use crate::selfies::selfie_bytes;
 use crate::support::guest::Guest;
-use crate::support::{Partner, TestService};
+use crate::support::{DEADLINE, Partner, TestService};
 
 fn list_reports(partner: &Partner, album: &Value) -> Vec<Value> {
     let reports = partner.call("/albums/gallery/reports", &json!({ "albumId": album })).ok();
@@ -183,4 +185,41 @@ fn a_selfie_that_could_not_be_forgotten_is_forgotten_when_its_owner_asks_again()
     guest.call("search/face/forget", selfie.clone()).ok();
     assert_eq!(bytes(), None);
     guest.call("search/face/list", selfie).defined_error(404, "NOT_FOUND");
+}
+
+/// Makes the photo that waits for it ready, as the pipeline would.
+fn finish_photo(service: &TestService) {
+    let request = LeaseRequest { limit: 1, ttl: DEADLINE, kind: LeaseKind::Fresh };
+    let lease = service.block_on(service.store.queue.lease(request)).unwrap().remove(0);
+    let finished = PhotoResults {
+        lease,
+        size: PhotoSize { width: 6000, height: 4000 },
+        taken_at: None,
+        camera: None,
+        watermark_version: 0,
+        pictures: PictureSizes { picture_bytes: 12, marked_bytes: None },
+        skipped_runners: 0,
+        faces: vec![],
+        texts: vec![],
+    };
+    service.block_on(service.store.queue.finish(vec![finished])).unwrap();
+}
+
+#[test]
+fn a_download_has_the_ending_of_what_it_is() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, url) = open_gallery(&service, &partner, json!({ "downloads": "preview" }));
+    let sign = json!({ "albumId": album, "filename": "start.PNG", "contentType": "image/png" });
+    let ticket = partner.call("/photos/photo/signed", &sign).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"pixels").status, 200);
+    let on_photo = json!({ "albumId": album, "photoId": ticket["photoId"] });
+    partner.call("/photos/photo/success", &on_photo).ok();
+    finish_photo(&service);
+    let mut guest = Guest::at(&service, &url);
+    let mut name =
+        || guest.call("download", json!({ "photoId": ticket["photoId"] })).ok()["filename"].clone();
+    assert_eq!(name(), "start.jpg");
+    partner.call("/albums/gallery/update", &json!({ "albumId": album, "downloads": "original" })).ok();
+    assert_eq!(name(), "start.PNG");
 }

@@ -34,13 +34,18 @@ export class ApiFailure extends Error {
 
   /** Whether the same call may succeed later without a change. */
   get isPassing(): boolean {
-    return this.status === 0 || this.status === 408 || this.status === 429 || this.status >= 500;
+    return isPassingStatus(this.status);
   }
 
   /** The first issue of a field, or nothing. */
   issueOf(field: string): Issue | undefined {
     return this.data.issues?.find((issue) => issue.path[0] === field);
   }
+}
+
+/** Whether an answer of this status, or none, says that the same may succeed later. */
+function isPassingStatus(status: number): boolean {
+  return status === 0 || status === 408 || status === 429 || status >= 500;
 }
 
 /** What was thrown, as a failure of a call: what is none is a defect of the page or of its browser. */
@@ -58,11 +63,17 @@ export async function fetchAddress(url: string, init: RequestInit = {}): Promise
   }
 }
 
-/** Sends bytes to a presigned address of the storage; says whether it took them. @throws ApiFailure where no answer comes */
+/**
+ * Sends bytes to a presigned address of the storage; says whether it took them.
+ * @throws ApiFailure where no answer comes, or one that says that it cannot take them at the moment
+ */
 export async function putBytes(url: string, bytes: Blob, contentType: string, signal?: AbortSignal): Promise<boolean> {
   const init: RequestInit = { method: "PUT", body: bytes, headers: { "content-type": contentType } };
   if (signal) init.signal = signal;
-  return (await fetchAddress(url, init)).ok;
+  const { ok, status } = await fetchAddress(url, init);
+  // It says nothing of these bytes, which are no better or worse than later.
+  if (isPassingStatus(status)) throw connectionLost();
+  return ok;
 }
 
 /** What a client needs to know. */

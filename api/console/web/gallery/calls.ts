@@ -50,13 +50,33 @@ export function createDownload(source: Source, photos: Photo[] | null): Promise<
   return Promise.reject(new Error("a whole event is not fetched as one file"));
 }
 
-/** Uploads a selfie, made smaller, after its owner agreed; returns its ticket. */
-export async function sendSelfie(selfie: Blob, version: number, language: string): Promise<ProbeTicket> {
+/** What a visitor agreed to, and until when a selfie is sent. */
+export interface Agreement {
+  version: number;
+  language: string;
+  signal: AbortSignal;
+}
+
+/** Uploads a selfie, made smaller, after its owner agreed; returns its ticket. One that did not get there is forgotten. */
+export async function sendSelfie(selfie: Blob, { version, language, signal }: Agreement): Promise<ProbeTicket> {
   const image = await shrinkSelfie(selfie);
+  signal.throwIfAborted();
+  // Not taken back when aborted: who does not know the ticket could not forget it.
   const ticket = await call("gallery/search/face/signed", { consent: true, consentVersion: version, language });
-  const isTaken = await putBytes(ticket.uploadUrl, image, image.type || "image/jpeg");
-  if (!isTaken) throw new ApiFailure(413, "SELFIE_TOO_LARGE", "the selfie was refused");
-  return ticket;
+  try {
+    const isTaken = await putBytes(ticket.uploadUrl, image, image.type || "image/jpeg", signal);
+    signal.throwIfAborted();
+    if (!isTaken) throw new ApiFailure(413, "SELFIE_TOO_LARGE", "the selfie was refused");
+    return ticket;
+  } catch (error) {
+    forgetSelfie(ticket.imageId);
+    throw error;
+  }
+}
+
+/** Forgets a selfie that nobody needs any more. Where that fails it is deleted at the end of its time. */
+export function forgetSelfie(imageId: string): void {
+  call("gallery/search/face/forget", { imageId }).catch(() => undefined);
 }
 
 /** Saves a photo as a file. Fetched first, because browsers name no file of another host. */

@@ -9,7 +9,7 @@ import { Button } from "../common/ui/button";
 import { Notices } from "../common/ui/notice";
 import { ErrorState, Loading } from "../common/ui/states";
 import { isLanguage, language, languages, switchLanguage } from "../common/words";
-import { type Gallery, type Source, call } from "./calls";
+import { type Gallery, type Source, call, forgetSelfie } from "./calls";
 import { Results } from "./results";
 import { Selfie } from "./selfie";
 import { t, tCount } from "./text";
@@ -51,8 +51,12 @@ function Open({ gallery }: { gallery: Gallery }) {
   const asked = new URLSearchParams(location.search).get("bib");
   const first: Source | null = gallery.browse ? { kind: "all" } : null;
   const source = useSignal<Source | null>(asked && gallery.bibSearch ? { kind: "bib", text: asked } : first);
+  // Counted, because the same search may find more when it is made again.
+  const round = useSignal(0);
+  const isAskingSelfie = useSignal(false);
   const show = (next: Source | null) => {
     source.value = next;
+    round.value += 1;
     const query = next?.kind === "bib" ? `?bib=${encodeURIComponent(next.text)}` : "";
     history.replaceState(null, "", location.pathname + query);
   };
@@ -69,12 +73,24 @@ function Open({ gallery }: { gallery: Gallery }) {
           <Selfie
             gallery={gallery}
             source={source.value}
+            isAsking={isAskingSelfie}
             onFound={(imageId, until) => show({ kind: "selfie", imageId, until })}
             onForgotten={() => show(first)}
           />
         )}
       </div>
-      {source.value && <Results key={JSON.stringify(source.value)} gallery={gallery} source={source.value} />}
+      {source.value && (
+        <Results
+          key={round.value}
+          gallery={gallery}
+          source={source.value}
+          onOtherSelfie={() => {
+            if (source.value?.kind === "selfie") forgetSelfie(source.value.imageId);
+            show(first);
+            isAskingSelfie.value = true;
+          }}
+        />
+      )}
     </>
   );
 }
@@ -95,7 +111,8 @@ function BibForm({ source, onSearch }: { source: Source | null; onSearch: (text:
         <input
           id="bib"
           class="input bib-input"
-          inputMode="numeric"
+          // Bibs may have letters, which the keyboard of digits of phones has not.
+          inputMode="text"
           autoComplete="off"
           autoCapitalize="characters"
           enterKeyHint="search"

@@ -81,8 +81,17 @@ function useFound(source: Source) {
   return { found, photos, failure, loadMore, renew: (photo: Photo) => void renew(photo), hide };
 }
 
+/** Failures that the same selfie has again. */
+const UNUSABLE = ["NO_FACE", "UNREADABLE_IMAGE", "SELFIE_TOO_LARGE"];
+
+interface ResultsProps {
+  gallery: Gallery;
+  source: Source;
+  onOtherSelfie: () => void;
+}
+
 /** The photos of a source. */
-export function Results({ gallery, source }: { gallery: Gallery; source: Source }) {
+export function Results({ gallery, source, onOtherSelfie }: ResultsProps) {
   const { found, photos: all, failure, loadMore, renew, hide } = useFound(source);
   const shown = useSignal<number | null>(null);
   useEffect(() => void loadMore(null), []);
@@ -92,6 +101,9 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
   };
 
   if (!found.value) {
+    if (failure.value && UNUSABLE.includes(failure.value.reason)) {
+      return <ErrorState failure={failure.value} action={t("selfie.other")} onRetry={onOtherSelfie} />;
+    }
     if (failure.value) return <ErrorState failure={failure.value} onRetry={() => void loadMore(null)} />;
     return <Loading lines={3} height="8rem" />;
   }
@@ -110,7 +122,7 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
         <h2 id="results-title" aria-live="polite">{source.kind === "all" ? t("results.all") : tCount("found", total)}</h2>
         {gallery.downloads !== "none" && <DownloadAll source={source} photos={photos} total={total} />}
       </div>
-      {total === 0 && <Empty title={t("none.title")}>{source.kind === "bib" ? <p>{t("none.bib")}</p> : <p>{t("none.selfie")}</p>}</Empty>}
+      {total === 0 && <NothingFound gallery={gallery} source={source} />}
       <VirtualGrid
         items={photos}
         total={total}
@@ -137,6 +149,12 @@ export function Results({ gallery, source }: { gallery: Gallery; source: Source 
       )}
     </section>
   );
+}
+
+/** Says why nothing was found, as far as it is known, and what may help. */
+function NothingFound({ gallery, source }: { gallery: Gallery; source: Source }) {
+  if (gallery.photos === 0 || source.kind === "all") return <Empty title={t("none.yet_title")}><p>{t("none.yet")}</p></Empty>;
+  return <Empty title={t("none.title")}><p>{t(source.kind === "bib" ? "none.bib" : "none.selfie")}</p></Empty>;
 }
 
 function Tile({ photo, onOpen, onMissing }: { photo: Photo; onOpen: () => void; onMissing: () => void }) {

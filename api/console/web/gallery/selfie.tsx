@@ -1,7 +1,7 @@
 /** Search by selfie: consent first, then camera or file; and to be forgotten, or gone from the event. */
 
-import { useSignal } from "@preact/signals";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { type Signal, useSignal } from "@preact/signals";
+import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 
 import { formatDuration } from "../common/format";
 import { useAction } from "../common/load";
@@ -18,13 +18,14 @@ import { t } from "./text";
 interface SelfieProps {
   gallery: Gallery;
   source: Source | null;
+  /** Whether the dialog is open. */
+  isAsking: Signal<boolean>;
   onFound: (imageId: string, until: string) => void;
   onForgotten: () => void;
 }
 
 /** The part of the page about selfies. */
-export function Selfie({ gallery, source, onFound, onForgotten }: SelfieProps) {
-  const isAsking = useSignal(false);
+export function Selfie({ gallery, source, isAsking, onFound, onForgotten }: SelfieProps) {
   const forget = useAction(async (imageId: string) => {
     await call("gallery/search/face/forget", { imageId });
     notify(t("selfie.forgotten"));
@@ -68,8 +69,12 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
   const isCameraOn = useSignal(false);
   const isCameraRefused = useSignal(false);
   const id = useId();
+  const abort = useMemo(() => new AbortController(), []);
+  // Who closes the dialog takes the selfie back.
+  useEffect(() => () => abort.abort(), []);
   const send = useAction(async (image: Blob) => {
-    const ticket = await sendSelfie(image, gallery.consentVersion, language.value);
+    const agreement = { version: gallery.consentVersion, language: language.value, signal: abort.signal };
+    const ticket = await sendSelfie(image, agreement);
     onFound(ticket.imageId, ticket.imageExpiresAt);
   });
   const openCamera = () => {
@@ -78,6 +83,8 @@ function Consent({ gallery, onFound }: { gallery: Gallery; onFound: (imageId: st
   };
   const choose = (event: { currentTarget: HTMLInputElement }) => {
     const file = event.currentTarget.files?.[0];
+    // Else the browser would not tell that the same file is chosen again.
+    event.currentTarget.value = "";
     if (file) void send.run(file);
   };
   const words = t("consent.text", { album: gallery.title, time: formatDuration(gallery.selfieSeconds, "long") });

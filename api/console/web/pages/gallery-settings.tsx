@@ -114,16 +114,41 @@ function pickSettings(gallery: Gallery) {
   return { ...plain, contact, privacyUrl, intro };
 }
 
+type Settings = ReturnType<typeof pickSettings>;
+
+/** What the form was loaded with. */
+interface LoadedSettings {
+  before: Settings;
+  /** Also where it has ended, and is shown as not open. */
+  wasEnabled: boolean;
+}
+
+function readSettings(gallery: Gallery): LoadedSettings {
+  return { before: pickSettings(gallery), wasEnabled: gallery.enabled };
+}
+
+/** What was changed in the form. What nobody touched is not sent: a colleague may have changed it meanwhile. */
+function findChanges(form: Settings, { before, wasEnabled }: LoadedSettings): Partial<Settings> {
+  const changed = Object.entries(form).filter(([name, value]) => value !== before[name as keyof Settings]);
+  const changes = Object.fromEntries(changed) as Partial<Settings>;
+  if (changes.expiresAt !== undefined) {
+    // An end that was emptied is the usual one, as the field says: null would say that the gallery has none.
+    changes.expiresAt ??= usualEnd();
+    // Another end alone would open one that has ended.
+    if (form.enabled !== wasEnabled) changes.enabled = form.enabled;
+  }
+  return changes;
+}
+
 function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery: Gallery) => void }) {
-  const form = useSignal(pickSettings(gallery));
+  const loaded = useSignal(readSettings(gallery));
+  const form = useSignal(loaded.value.before);
   const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
   const save = useAction(async () => {
-    // An end that nobody touched is not sent: null would say that the gallery has none, and one without an end that is opened
-    // gets one from the service. One that was emptied is the usual one, as the field says.
-    const { expiresAt, ...others } = form.value;
-    const end = expiresAt === gallery.expiresAt ? {} : { expiresAt: expiresAt ?? usualEnd() };
-    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...others, ...end });
-    form.value = pickSettings(saved);
+    const changes = findChanges(form.value, loaded.value);
+    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...changes });
+    loaded.value = readSettings(saved);
+    form.value = loaded.value.before;
     onSaved(saved);
     notify(t("settings.saved"));
   });
@@ -174,7 +199,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   );
 }
 
-type FormProps = { form: ReturnType<typeof pickSettings>; set: (change: Partial<Gallery>) => void };
+type FormProps = { form: Settings; set: (change: Partial<Gallery>) => void };
 
 function GalleryTexts({ form, set }: FormProps) {
   const day = form.expiresAt ? localDay(form.expiresAt) : "";

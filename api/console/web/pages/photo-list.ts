@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import type { Photo } from "../api";
+import type { Photo, PhotoPage } from "../api";
 import { call, mode } from "../calls";
 import { type ApiFailure, toApiFailure } from "../common/http";
 import type { PhotoFilter } from "../types";
@@ -11,6 +11,15 @@ import type { PhotoFilter } from "../types";
 const PAGE = 500;
 /** Addresses of pictures last an hour; a list older than this, milliseconds, is loaded again. */
 export const FRESH_MS = 45 * 60_000;
+
+/** A page that was loaded. */
+interface LoadedPage {
+  /** Brings it again. */
+  cursor: string | null;
+  ids: Set<string>;
+  /** When the addresses of its pictures came. */
+  since: number;
+}
 
 /** A list of photos. */
 export class PhotoList {
@@ -21,6 +30,7 @@ export class PhotoList {
   readonly isThere = signal(false);
   readonly failure = signal<ApiFailure | undefined>(undefined);
   private cursor: string | null = null;
+  private readonly pages: LoadedPage[] = [];
   private loading: Promise<void> | undefined;
   private readonly loadedAt = Date.now();
 
@@ -50,12 +60,9 @@ export class PhotoList {
     this.isLoading.value = true;
     this.failure.value = undefined;
     try {
-      const page = await call("photos/photo/list", {
-        albumId: this.albumId,
-        limit: PAGE,
-        ...this.filter,
-        ...(this.cursor ? { cursor: this.cursor } : {}),
-      });
+      const since = Date.now();
+      const page = await this.loadPage(this.cursor);
+      this.pages.push({ cursor: this.cursor, ids: new Set(page.photos.map(({ id }) => id)), since });
       this.photos.value = [...this.photos.value, ...page.photos];
       this.total.value = page.total;
       this.cursor = page.nextCursor;
@@ -64,6 +71,27 @@ export class PhotoList {
       this.failure.value = toApiFailure(error);
     }
     this.isLoading.value = false;
+  }
+
+  private loadPage(cursor: string | null): Promise<PhotoPage> {
+    const from = cursor === null ? {} : { cursor };
+    return call("photos/photo/list", { albumId: this.albumId, limit: PAGE, ...this.filter, ...from });
+  }
+
+  /** A picture did not come: where its address is old, its page comes again. The order of what is shown stays. */
+  async renew(photoId: string): Promise<void> {
+    const old = this.pages.find(({ ids }) => ids.has(photoId));
+    if (!old || Date.now() - old.since < FRESH_MS) return;
+    // Also where it fails: each picture that does not come would ask again.
+    old.since = Date.now();
+    try {
+      const { photos } = await this.loadPage(old.cursor);
+      const fresh = new Map(photos.map((photo) => [photo.id, photo]));
+      this.photos.value = this.photos.value.map((photo) => fresh.get(photo.id) ?? photo);
+      this.failure.value = undefined;
+    } catch (error) {
+      this.failure.value = toApiFailure(error);
+    }
   }
 
   /** Takes a photo off the list. */

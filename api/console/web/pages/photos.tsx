@@ -75,7 +75,9 @@ function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string;
         itemKey={(photo) => photo.id}
         startAt={list.photos.value.findIndex((photo) => photo.id === cameFrom)}
         onEnd={() => void list.loadMore()}
-        render={(photo, index) => <Cell photo={photo} index={index} href={hrefOf(photo)} selection={selection} />}
+        render={(photo, index) => (
+          <Cell photo={photo} index={index} href={hrefOf(photo)} selection={selection} onMissing={() => void list.renew(photo.id)} />
+        )}
       />
       <Failed failure={list.failure.value} />
       <SelectionBar selection={selection} albumId={albumId} />
@@ -88,9 +90,11 @@ interface CellProps {
   index: number;
   href: string;
   selection: PhotoSelection;
+  /** The picture did not come. */
+  onMissing: () => void;
 }
 
-function Cell({ photo, index, href, selection }: CellProps) {
+function Cell({ photo, index, href, selection, onMissing }: CellProps) {
   const isReady = photo.state === "ready";
   // While photos are being chosen, pressing one chooses it too.
   const press = (event: MouseEvent) => {
@@ -108,7 +112,7 @@ function Cell({ photo, index, href, selection }: CellProps) {
         onClick={press}
       >
         {photo.thumbnailUrl ? (
-          <img src={photo.thumbnailUrl} alt={photo.filename} decoding="async" />
+          <img src={photo.thumbnailUrl} alt={photo.filename} decoding="async" onError={onMissing} />
         ) : (
           <span class="photo-name">{photo.filename}</span>
         )}

@@ -102,7 +102,8 @@ function BibSearch({ isOff, onSearch }: { isOff: boolean; onSearch: (bib: string
           label={t("search.number")}
           hint={isOff ? t("search.off") : undefined}
           data-search
-          inputMode="numeric"
+          // Bibs may have letters, which the keyboard of digits of phones has not.
+          inputMode="text"
           autoComplete="off"
           maxLength={100}
           value={bib.value}

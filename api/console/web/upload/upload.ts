@@ -5,8 +5,10 @@
 
 import { computed, signal } from "@preact/signals";
 
-import { callIn, mode } from "../calls";
-import { ApiFailure, backoff, putBytes, wait } from "../common/http";
+import type { EntryError } from "../api";
+import { callIn, isOfEndedSession, mode, untilSignedIn } from "../calls";
+import { ApiFailure, backoff, type FailureData, putBytes, wait } from "../common/http";
+import { session } from "../session";
 import type { FoundFiles, NamedFile } from "./files";
 
 /** Photos sent at once. */
@@ -17,6 +19,8 @@ const TICKETS = 32;
 const CONFIRMATIONS = 16;
 /** How often a photo is tried that the storage refuses. */
 const TRIES = 4;
+/** Longest time before a photo is tried again: the connection may be back at any time. */
+const LONGEST_WAIT_MS = 8000;
 
 /** How an upload is getting on. */
 export type UploadState = "idle" | "listing" | "running" | "paused" | "finished";
@@ -76,6 +80,10 @@ export class Upload {
   private ticketing: Promise<void> | undefined;
   private workers = 0;
   private abort = new AbortController();
+  /** That the credits are used up, which ends it once what is on its way has been confirmed. */
+  private unpaid: ApiFailure | undefined;
+  /** Who began it: nobody else goes on with it. */
+  private accountId: string | undefined;
 
   /** In the mode of the album: its visitor may look at the other one meanwhile. */
   private readonly call = callIn(mode.value);
@@ -91,17 +99,19 @@ export class Upload {
       this.reset();
       this.state.value = "listing";
     }
+    // Of this round: one that is given up while its files are listed stays so when another one has begun.
+    const { signal } = this.abort;
     try {
       const { photos, others, unreadable } = await finding;
-      // Given up meanwhile.
-      if (!this.isActive.value) return;
+      if (signal.aborted) return;
       this.change({ found: photos.length, left: photos.length, others, unreadable });
       this.bytesFound.value += photos.reduce((sum, photo) => sum + photo.file.size, 0);
-      await this.queue(photos);
+      await this.queue(photos, signal);
     } catch (error) {
-      this.stop(error);
+      this.stop(error, signal);
       return;
     }
+    if (signal.aborted) return;
     if (this.state.value === "listing" || this.state.value === "running") await this.run();
   }
 
@@ -134,11 +144,14 @@ export class Upload {
     this.ready = [];
     this.taken.clear();
     this.unconfirmed = [];
+    this.unpaid = undefined;
+    this.accountId = session.value?.account.id;
   }
 
   /** Leaves out what the album has and what is too large. */
-  private async queue(photos: NamedFile[]): Promise<void> {
-    const there = await this.listNames();
+  private async queue(photos: NamedFile[], signal: AbortSignal): Promise<void> {
+    const there = await this.listNames(signal);
+    if (signal.aborted) return;
     for (const photo of photos) {
       if (there.has(photo.name) || this.taken.has(photo.name)) this.settle(photo, { skipped: 1 });
       else if (photo.file.size > this.maxBytes) this.refuse(photo, "TOO_LARGE", { tooLarge: 1 });
@@ -151,12 +164,12 @@ export class Upload {
   }
 
   /** The names in the album. Tickets whose bytes never came do not count. */
-  private async listNames(): Promise<Set<string>> {
+  private async listNames(signal: AbortSignal): Promise<Set<string>> {
     const names = new Set<string>();
     let cursor: string | null | undefined;
     do {
       const input = { albumId: this.albumId, limit: 1000, ...(cursor ? { cursor } : {}) };
-      const page = await this.persist(() => this.call("photos/photo/list", input, this.abort.signal));
+      const page = await this.persist((signal) => this.call("photos/photo/list", input, signal), signal);
       for (const photo of page.photos) if (photo.state !== "awaiting_upload") names.add(photo.filename);
       cursor = page.nextCursor;
     } while (cursor);
@@ -164,20 +177,23 @@ export class Upload {
   }
 
   private async run(): Promise<void> {
+    const { signal } = this.abort;
     this.state.value = "running";
     try {
       // Workers of before a short pause may still be there.
       await Promise.all(Array.from({ length: AT_ONCE - this.workers }, () => this.work()));
       await this.confirm(0);
+      if (this.unpaid && this.workers === 0) throw this.unpaid;
     } catch (error) {
-      this.stop(error);
+      this.stop(error, signal);
       return;
     }
+    if (signal.aborted) return;
     if (this.state.value === "running" && this.counts.value.left === 0) this.state.value = "finished";
   }
 
-  private stop(error: unknown): void {
-    if (this.abort.signal.aborted) return;
+  private stop(error: unknown, signal: AbortSignal): void {
+    if (signal.aborted) return;
     this.abort.abort();
     this.failure.value = error instanceof ApiFailure ? error : new ApiFailure(0, "UNKNOWN", String(error));
     this.state.value = "finished";
@@ -198,7 +214,7 @@ export class Upload {
       if (next) {
         await this.send(next);
         await this.confirm(CONFIRMATIONS);
-      } else if (this.waiting.length > 0 || this.ticketing) {
+      } else if (this.ticketing || (this.waiting.length > 0 && !this.unpaid)) {
         // One request at a time, for all workers.
         this.ticketing ??= this.fetchTickets().finally(() => (this.ticketing = undefined));
         await this.ticketing;
@@ -210,14 +226,14 @@ export class Upload {
     const photos = this.waiting.splice(0, TICKETS);
     const entries = photos.map(({ name, contentType }) => ({ filename: name, contentType }));
     const input = { albumId: this.albumId, entries };
-    const { results } = await this.persist(() => this.call("photos/photo/signed/batch", input, this.abort.signal));
+    const { results } = await this.persist((signal) => this.call("photos/photo/signed/batch", input, signal));
     for (const [index, photo] of photos.entries()) {
       const { photoId, uploadUrl, expiresAt, error } = results[index] ?? {};
       const end = expiresAt ? Date.parse(expiresAt) : Infinity;
       // One that has expired before it is here tells that the clock of this machine is wrong.
       const until = end > Date.now() ? end : Infinity;
       if (photoId && uploadUrl) this.ready.push({ photo, photoId, uploadUrl, until });
-      else this.refuse(photo, error?.code ?? "UNKNOWN", { failed: 1 });
+      else this.refuseFor(photo, error);
     }
   }
 
@@ -225,7 +241,7 @@ export class Upload {
   private async signAgain({ photo, photoId, until }: Ticket): Promise<boolean> {
     if (until > Date.now()) return false;
     try {
-      await this.persist(() => this.call("photos/photo/delete", { albumId: this.albumId, photoId }, this.abort.signal));
+      await this.persist((signal) => this.call("photos/photo/delete", { albumId: this.albumId, photoId }, signal));
     } catch (error) {
       // After a long pause the service has deleted it itself.
       if (!(error instanceof ApiFailure) || error.status !== 404) throw error;
@@ -236,23 +252,25 @@ export class Upload {
 
   private async send(ticket: Ticket): Promise<void> {
     const { photo, photoId, uploadUrl } = ticket;
-    for (let tries = 0; tries < TRIES; ) {
+    const { signal } = this.abort;
+    let tries = 0;
+    for (let attempt = 0; tries < TRIES; attempt += 1) {
       // Before each try: what is refused may have expired while it was sent.
       if (await this.signAgain(ticket)) return;
       try {
-        if (await putBytes(uploadUrl, photo.file, photo.contentType, this.abort.signal)) {
+        if (await putBytes(uploadUrl, photo.file, photo.contentType, signal)) {
           this.isAway.value = false;
           this.unconfirmed.push({ photo, photoId });
           return;
         }
         tries += 1;
       } catch (error) {
-        if (this.abort.signal.aborted) throw error;
+        if (signal.aborted) throw error;
         if (!(await isReadable(photo.file))) return this.refuse(photo, "UNREADABLE", { failed: 1 });
-        // Without an answer it is the connection: waiting for it does not count as a try.
+        // Without an answer it is the connection, or a storage that is overloaded: waiting for it does not count as a try.
         this.isAway.value = true;
       }
-      await wait(backoff(tries), this.abort.signal);
+      await wait(Math.min(backoff(attempt), LONGEST_WAIT_MS), signal);
     }
     this.refuse(photo, "STORAGE_REFUSED", { failed: 1 });
   }
@@ -262,25 +280,30 @@ export class Upload {
     if (this.unconfirmed.length === 0 || this.unconfirmed.length < least) return;
     const sent = this.unconfirmed.splice(0);
     const input = { albumId: this.albumId, photoIds: sent.map(({ photoId }) => photoId) };
-    const { results } = await this.persist(() => this.call("photos/photo/success/batch", input, this.abort.signal));
+    const { results } = await this.persist((signal) => this.call("photos/photo/success/batch", input, signal));
     for (const [index, { photo }] of sent.entries()) {
       const result = results[index];
       if (result?.success) this.settle(photo, { sent: 1 });
-      else this.refuse(photo, result?.error?.code ?? "UNKNOWN", { failed: 1 });
+      else this.refuseFor(photo, result?.error);
     }
   }
 
-  /** Calls until there is an answer, or a failure that waiting does not mend. */
-  private async persist<T>(request: () => Promise<T>): Promise<T> {
+  /** Calls until there is an answer, or a failure that waiting does not mend. Where the session has ended it waits for a new one. */
+  private async persist<T>(request: (signal: AbortSignal) => Promise<T>, signal = this.abort.signal): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       try {
-        const answer = await request();
+        const answer = await request(signal);
         this.isAway.value = false;
         return answer;
       } catch (error) {
+        if (isOfEndedSession(error)) {
+          await untilSignedIn(signal);
+          if (session.value?.account.id !== this.accountId) throw error;
+          continue;
+        }
         if (!(error instanceof ApiFailure) || !error.isPassing) throw error;
         this.isAway.value = error.status !== 429;
-        await wait(backoff(attempt, error), this.abort.signal);
+        await wait(backoff(attempt, error), signal);
       }
     }
   }
@@ -288,6 +311,15 @@ export class Upload {
   private settle(photo: NamedFile, counts: Partial<UploadCounts>): void {
     this.bytesSent.value += photo.file.size;
     this.change({ ...counts, left: -1 });
+  }
+
+  /** Refuses a photo as the service did. Without credits it is no failure of the photo, which is left for later. */
+  private refuseFor(photo: NamedFile, error: EntryError | undefined): void {
+    const { code = "UNKNOWN", status = 0, message = code } = error ?? {};
+    const failure = new ApiFailure(status, code, message, (error?.data ?? {}) as FailureData);
+    if (failure.reason !== "INSUFFICIENT_CREDITS") return this.refuse(photo, failure.reason, { failed: 1 });
+    this.unpaid = failure;
+    this.waiting.push(photo);
   }
 
   private refuse(photo: NamedFile, reason: string, counts: Partial<UploadCounts>): void {

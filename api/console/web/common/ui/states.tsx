@@ -33,14 +33,21 @@ export function Failed({ failure }: { failure: ApiFailure | undefined }) {
   );
 }
 
+interface ErrorStateProps {
+  failure: ApiFailure;
+  /** The words on the button, where the same is not tried again. */
+  action?: string;
+  onRetry?: () => void;
+}
+
 /** A page or a part of it that could not be loaded. */
-export function ErrorState({ failure, onRetry }: { failure: ApiFailure; onRetry?: () => void }) {
+export function ErrorState({ failure, action, onRetry }: ErrorStateProps) {
   return (
     <div class="state" role="alert">
       <p>{describeFailure(failure)}</p>
       {failure.requestId && <code class="small quiet">{failure.requestId}</code>}
       {onRetry && failure.status !== 403 && failure.status !== 404 && (
-        <Button onClick={onRetry}>{translate("ui.tryAgain")}</Button>
+        <Button onClick={onRetry}>{action ?? translate("ui.tryAgain")}</Button>
       )}
     </div>
   );

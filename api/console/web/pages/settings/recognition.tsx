@@ -25,6 +25,11 @@ export function RecognitionForm(props: {
   const mode = useSignal(settings.mode);
   const grid = useSignal<Grid>(settings.grid ?? FIRST_GRID);
   const threshold = useSignal(settings.confidenceThreshold);
+  // A colleague may have changed what is loaded again.
+  useEffect(() => {
+    isEnabled.value = settings.enabled;
+    mode.value = settings.mode;
+  }, [settings.enabled, settings.mode]);
   // Switching bibs may change the default that the faces have.
   useEffect(() => {
     threshold.value = settings.confidenceThreshold;
@@ -33,10 +38,14 @@ export function RecognitionForm(props: {
   const isAcknowledged = useSignal(false);
   const needsWord = kind === "face" && isEnabled.value && !settings.enabled;
   const action = useAction(() => {
-    const change: Partial<RecognitionSettings> = { enabled: isEnabled.value, mode: mode.value };
+    // What nobody touched is not sent: a colleague may have changed it meanwhile.
+    const change: Partial<RecognitionSettings> = {};
+    if (isEnabled.value !== settings.enabled) change.enabled = isEnabled.value;
+    if (mode.value !== settings.mode) change.mode = mode.value;
     // A threshold that is sent counts as chosen, and no longer follows the default.
     if (threshold.value !== settings.confidenceThreshold) change.confidenceThreshold = threshold.value;
-    if (mode.value === "grid") change.grid = grid.value;
+    const isOtherGrid = JSON.stringify(grid.value) !== JSON.stringify(settings.grid);
+    if (mode.value === "grid" && isOtherGrid) change.grid = grid.value;
     const word = needsWord && isAcknowledged.value ? ({ acknowledge: "biometric" } as const) : {};
     return save({ config: { [kind]: change }, ...word });
   });

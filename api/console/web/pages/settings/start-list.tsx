@@ -1,6 +1,7 @@
 /** The start list of an album: what it is now, and the import of another one. */
 
 import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 
 import type { CheckedList, ImportedList, Operations, StartListSettings } from "../../api";
 import { call } from "../../calls";
@@ -23,6 +24,8 @@ type ListSource = Operations["albums/startlist/import"][0];
 interface ChosenFile {
   name: string;
   list: StartList;
+  /** Which choice it is: a file that is chosen again after it was changed is another one. */
+  choice: number;
 }
 
 /** The panel of the start list. */
@@ -31,9 +34,14 @@ export function StartListPanel(props: { albumId: string; settings: StartListSett
   const list = useLoad((signal) => call("albums/startlist/get", { albumId }, signal), [albumId]);
   useReloading(list, ({ left }) => left > 0);
   const file = useSignal<ChosenFile | undefined>(undefined);
+  const choices = useRef(0);
   const choose = async ([chosen]: File[]) => {
     if (!chosen) return;
-    file.value = { name: chosen.name, list: readList(await readText(chosen)) };
+    choices.current += 1;
+    const choice = choices.current;
+    const list = readList(await readText(chosen));
+    // Not where another one was chosen while this one was read.
+    if (choice === choices.current) file.value = { name: chosen.name, list, choice };
   };
   return (
     <section class="panel panel-split" aria-labelledby="start-list-title">
@@ -58,11 +66,12 @@ export function StartListPanel(props: { albumId: string; settings: StartListSett
       </div>
       {file.value && (
         <ImportForm
-          key={file.value.name + file.value.list.rows.length}
+          key={file.value.choice}
           albumId={albumId}
           file={file.value}
-          onDone={() => {
-            file.value = undefined;
+          onImported={(imported) => {
+            // Rows that were refused stay in view.
+            if (imported.refusedCount === 0) file.value = undefined;
             list.reload();
           }}
         />
@@ -144,7 +153,9 @@ function RemoveList({ albumId, onDone }: { albumId: string; onDone: () => void }
   );
 }
 
-function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFile; onDone: () => void }) {
+type ImportProps = { albumId: string; file: ChosenFile; onImported: (imported: ImportedList) => void };
+
+function ImportForm({ albumId, file, onImported }: ImportProps) {
   const columns = useSignal<ColumnChoice>({});
   const mode = useSignal<"replace" | "merge">("replace");
   const checked = useSignal<CheckedList | undefined>(undefined);
@@ -157,7 +168,7 @@ function ImportForm({ albumId, file, onDone }: { albumId: string; file: ChosenFi
   const importList = useAction(async () => {
     imported.value = await call("albums/startlist/import", source());
     notify(tCount("start_list.imported", imported.value.entries));
-    if (imported.value.refusedCount === 0) onDone();
+    onImported(imported.value);
   });
   return (
     <div class="stack">
