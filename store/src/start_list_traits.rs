@@ -39,7 +39,7 @@ pub trait StartLists: Send + Sync {
     async fn explain_texts(&self, album: AlbumId, photo: PhotoId) -> Result<Vec<ExplainedText>>;
     /// Returns the format that the sure readings of the album show; without shapes if there are too few, or none.
     async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat>;
-    /// Returns the entries of these bibs that are on the list; `None` if the album has no list.
+    /// Returns the entries of these bibs that are on the list; `None` if the album has no list, or one without bibs.
     async fn find_entries(
         &self,
         album: AlbumId,

@@ -32,7 +32,7 @@ async fn accept(ctx: &Context, caller: &AlbumManager, input: ImportStartList) ->
     let ImportStartList { mode, list, .. } = input;
     // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else.
     let accept = move || {
-        let accepted = list.accept()?;
+        let accepted = list.accept(mode)?;
         let mut bibs =
             accepted.entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.as_str());
         let warnings = ListWarning::find(&mut bibs, &album.config.bib_pattern);

@@ -3,26 +3,27 @@
 
 use super::RawEntry;
 
-/// Names of columns, by what is left of them in lower case without spaces and punctuation.
+/// Names of columns, by what is left of them in lower case without spaces and punctuation, those first that say most: a
+/// column of the last five may as well count the rows.
 const BIB_NAMES: [&str; 18] = [
     "bib",
     "bibnumber",
     "bibno",
-    "nr",
-    "no",
-    "number",
-    "num",
     "startnummer",
     "startnr",
     "startnumber",
     "racenumber",
     "raceno",
     "dossard",
+    "numerodossard",
     "dorsal",
     "pettorale",
-    "numero",
     "rugnummer",
-    "numerodossard",
+    "numero",
+    "nr",
+    "no",
+    "number",
+    "num",
 ];
 const WAVE_NAMES: [&str; 10] =
     ["wave", "startwave", "block", "startblock", "corral", "welle", "vague", "sas", "oleada", "griglia"];
@@ -53,14 +54,16 @@ pub(crate) fn parse(text: &str, columns: &Columns) -> Result<Vec<RawEntry>, Stri
         return Err("contains U+0000, as a file in UTF-16 does: save it as UTF-8".to_owned());
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut records = read_records(text, find_delimiter(text)).into_iter().peekable();
+    // Old spreadsheets end lines with CR alone.
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut records = read_records(&text, find_delimiter(&text))?.into_iter().peekable();
     let header: Vec<String> = records.peek().map(|record| record.fields.clone()).unwrap_or_default();
     let named = |name: &Option<String>, guesses: &[&str]| match name {
         Some(name) => match header.iter().position(|field| simplify(field) == simplify(name)) {
             Some(at) => Ok(Some(at)),
             None => Err(format!("there is no column '{name}'")),
         },
-        None => Ok(header.iter().position(|field| guesses.contains(&simplify(field).as_str()))),
+        None => Ok(guess_column(&header, guesses)),
     };
     let wave = named(&columns.wave, &WAVE_NAMES)?;
     let team = named(&columns.team, &TEAM_NAMES)?;
@@ -80,6 +83,12 @@ pub(crate) fn parse(text: &str, columns: &Columns) -> Result<Vec<RawEntry>, Stri
         RawEntry { line, bib, wave: field(wave), team: field(team), start_at: field(start_at) }
     });
     Ok(entries.collect())
+}
+
+/// The first column that has the first of the names which any has.
+fn guess_column(header: &[String], guesses: &[&str]) -> Option<usize> {
+    let names: Vec<String> = header.iter().map(|field| simplify(field)).collect();
+    guesses.iter().find_map(|guess| names.iter().position(|name| name == guess))
 }
 
 fn simplify(name: &str) -> String {
@@ -102,7 +111,7 @@ fn find_delimiter(text: &str) -> char {
     for character in text.trim_start().chars() {
         match character {
             '"' => is_quoted = !is_quoted,
-            '\n' | '\r' if !is_quoted => break,
+            '\n' if !is_quoted => break,
             other if !is_quoted => {
                 for (_, count) in counts.iter_mut().filter(|(delimiter, _)| *delimiter == other) {
                     *count += 1;
@@ -116,10 +125,14 @@ fn find_delimiter(text: &str) -> char {
 }
 
 /// Splits a text into rows that have anything in them.
-fn read_records(text: &str, delimiter: char) -> Vec<Record> {
+///
+/// A field that merely begins with a quote takes what follows for its own, up to the next quote, which then ends no field, or
+/// to the end of the text: that is an error, as the rows in between would be missing.
+fn read_records(text: &str, delimiter: char) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
     let (mut fields, mut field) = (Vec::new(), String::new());
-    let (mut line, mut begun, mut is_quoted) = (1, 1, false);
+    let (mut line, mut begun, mut opened, mut is_quoted) = (1, 1, 1, false);
+    let unclosed = |opened: usize| Err(format!("has a quote on line {opened} that is not closed"));
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         if character == '\n' {
@@ -130,14 +143,20 @@ fn read_records(text: &str, delimiter: char) -> Vec<Record> {
                 characters.next();
                 field.push('"');
             }
-            '"' if is_quoted => is_quoted = false,
+            '"' if is_quoted => {
+                let ends_field =
+                    characters.peek().is_none_or(|next| *next == delimiter || next.is_whitespace());
+                if line > opened && !ends_field {
+                    return unclosed(opened);
+                }
+                is_quoted = false;
+            }
             '"' if field.trim().is_empty() => {
                 field.clear();
-                is_quoted = true;
+                (is_quoted, opened) = (true, line);
             }
             other if is_quoted => field.push(other),
             other if other == delimiter => fields.push(std::mem::take(&mut field)),
-            '\r' => {}
             '\n' => {
                 fields.push(std::mem::take(&mut field));
                 end_record(&mut records, begun, std::mem::take(&mut fields));
@@ -146,9 +165,12 @@ fn read_records(text: &str, delimiter: char) -> Vec<Record> {
             other => field.push(other),
         }
     }
+    if is_quoted {
+        return unclosed(opened);
+    }
     fields.push(field);
     end_record(&mut records, begun, fields);
-    records
+    Ok(records)
 }
 
 fn end_record(records: &mut Vec<Record>, line: usize, fields: Vec<String>) {
@@ -170,13 +192,9 @@ mod tests {
     fn the_console_guesses_columns_as_the_service_does() {
         let source = include_str!("../../console/web/pages/settings/csv.ts");
         let guesses = source.split_once("const GUESSES").unwrap().1.split_once("};").unwrap().0;
-        let found: Vec<&str> = guesses.split(|c: char| !c.is_ascii_lowercase()).collect();
         let all = [&BIB_NAMES[..], &WAVE_NAMES, &TEAM_NAMES, &START_NAMES].concat();
-        for name in &all {
-            assert!(found.contains(name), "{name}");
-        }
         let texts = guesses.split('"').skip(1).step_by(2).flat_map(str::split_whitespace);
-        assert_eq!(texts.count(), all.len());
+        assert_eq!(texts.collect::<Vec<&str>>(), all, "in order: the first of them wins");
     }
 
     #[test]
@@ -189,6 +207,9 @@ mod tests {
             "\"Start-Nummer\",\"Name\"\n\"12\",\"Ada, the first\"\n\"13\",\"Bob \"\"B\"\"\"\n",
             "Place,Numéro\n1,12\n2,13\n",
             "dorsal\n12\n13\n",
+            "Bib;Name\r12;Ada\r13;Bob",
+            "Nr;Startnummer;Name\n1;12;Ada\n2;13;Bob\n",
+            "No.,Bib,Name\n1,12,Ada\n2,13,Bob\n",
         ] {
             assert_eq!(bibs(csv), expected, "{csv}");
         }
@@ -221,6 +242,17 @@ mod tests {
         for csv in ["", "Name,Age\nAda,36", "Name\nAda", "12,Ada\n13,Bob"] {
             assert!(parse(csv, &Columns::default()).is_err(), "{csv}");
         }
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_swallows_no_rows() {
+        let refuse = |csv: &str| parse(csv, &Columns::default()).unwrap_err();
+        let expected = "has a quote on line 3 that is not closed";
+        assert_eq!(refuse("Bib;Name\n16;Ada\n17;\"Turbo Anna;LG\n18;Bob\n"), expected);
+        assert_eq!(refuse("Bib;Name\n16;Ada\n17;\"Turbo Anna;LG\n18;\"Bob;LG\n"), expected, "two of them");
+        assert_eq!(refuse("Bib;Name\r\n16;\"A\r\nB\"C\r\n"), "has a quote on line 2 that is not closed");
+        assert_eq!(bibs("Bib;Name\n17;\"Turbo\" Anna\n18;Bob \"B\n").len(), 2, "on one line nothing is lost");
+        assert_eq!(bibs("Bib;Name\r17;\"A\rB\"\r18;Bob"), [(2, "17".to_owned()), (4, "18".to_owned())]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod ranges;
 
 use std::collections::HashMap;
 
-use photofinish_store::model::start_list::StartListEntry;
+use photofinish_store::model::start_list::{ImportMode, StartListEntry};
 use photofinish_store::search::variants::normalise_bib;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -66,17 +66,24 @@ impl SentStartList {
     /// Returns what of it is a start list.
     ///
     /// # Errors
-    /// 400 when the file has no column of bibs, 422 when there are too many entries.
-    pub(crate) fn accept(self) -> Result<AcceptedStartList, ApiError> {
+    /// 400 when the file has no column of bibs, or when no row of what would replace a list has one; 422 when there are
+    /// too many entries.
+    pub(crate) fn accept(self, mode: ImportMode) -> Result<AcceptedStartList, ApiError> {
         let mut accepted = AcceptedStartList::default();
         let mut known: HashMap<String, usize> = HashMap::new();
+        let (source, times) = match (&self.csv, &self.columns.start_at) {
+            (Some(_), None) => ("csv", StartTimes::Guessed),
+            (Some(_), Some(_)) => ("csv", StartTimes::Named),
+            (None, _) => ("entries", StartTimes::Named),
+        };
         let rows = match &self.csv {
-            Some(csv) => csv::parse(csv, &self.columns).map_err(|message| invalid_csv(&message))?,
+            Some(csv) => csv::parse(csv, &self.columns)
+                .map_err(|message| invalid(source, code::INVALID_FORMAT, message))?,
             None => self.entries,
         };
         for row in rows {
             let line = row.line;
-            match accept_entry(row) {
+            match accept_entry(row, times) {
                 Ok(entry) if known.contains_key(&entry.bib) => {
                     let message = format!("{} is line {} already", entry.bib, known[&entry.bib]);
                     accepted.refused.push(RefusedEntry { line, code: "duplicate", message });
@@ -87,6 +94,15 @@ impl SentStartList {
                 }
                 Err(refused) => accepted.refused.push(refused),
             }
+        }
+        // A list of which nothing was understood would delete the one that is there.
+        if let (ImportMode::Replace, true, Some(first)) =
+            (mode, accepted.entries.is_empty(), accepted.refused.first())
+        {
+            let RefusedEntry { line, message, .. } = first;
+            let message =
+                format!("would replace the list by nothing: no row was taken; line {line}: {message}");
+            return Err(invalid(source, code::INVALID_VALUE, message));
         }
         let in_ranges: u64 = self.ranges.iter().map(BibRange::len).sum();
         if accepted.entries.len() as u64 + in_ranges > MAX_ENTRIES {
@@ -120,18 +136,28 @@ fn exclude(accepted: &mut AcceptedStartList, numbers: &[String]) {
     accepted.entries.extend(excluded);
 }
 
-fn invalid_csv(message: &str) -> ApiError {
-    let path = vec![PathSegment::Field("csv")];
-    ApiError::invalid(&[Issue { path, code: code::INVALID_FORMAT, message: message.to_owned() }])
+fn invalid(field: &'static str, code: &'static str, message: String) -> ApiError {
+    ApiError::invalid(&[Issue { path: vec![PathSegment::Field(field)], code, message }])
 }
 
 /// A bib in upper case without spaces and punctuation: letters and digits, one digit at least.
 pub(crate) fn parse_bib(text: &str) -> Option<String> {
-    let bib = normalise_bib(text);
+    let bib = normalise_bib(without_fraction(text));
     let is_bib = (1..=MAX_BIB).contains(&bib.len())
         && bib.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && bib.bytes().any(|byte| byte.is_ascii_digit());
     is_bib.then_some(bib)
+}
+
+/// A number without the fraction that columns of floats have: `123.0` and `123,00` are 123. Three zeros are a thousand:
+/// `1.000` stays 1000.
+fn without_fraction(text: &str) -> &str {
+    let text = text.trim();
+    let is_number = |whole: &str| !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
+    match text.rsplit_once(['.', ',']) {
+        Some((whole, "0" | "00")) if is_number(whole) => whole,
+        _ => text,
+    }
 }
 
 fn not_a_bib(line: usize, text: &str) -> RefusedEntry {
@@ -139,7 +165,17 @@ fn not_a_bib(line: usize, text: &str) -> RefusedEntry {
     RefusedEntry { line, code: "not_a_bib", message: format!("'{shown}' is no bib") }
 }
 
-fn accept_entry(row: RawEntry) -> Result<StartListEntry, RefusedEntry> {
+/// Where the start times of rows are from.
+#[derive(Clone, Copy)]
+enum StartTimes {
+    /// The caller says that they are times.
+    Named,
+    /// A column whose name may mean them. What is no time there is something else, `Block A` or `09:30:00`, and no reason
+    /// to refuse a row.
+    Guessed,
+}
+
+fn accept_entry(row: RawEntry, times: StartTimes) -> Result<StartListEntry, RefusedEntry> {
     let line = row.line;
     let bib = parse_bib(&row.bib).ok_or_else(|| not_a_bib(line, &row.bib))?;
     let label = |text: Option<String>| match text.map(|text| text.trim().to_owned()) {
@@ -157,7 +193,11 @@ fn accept_entry(row: RawEntry) -> Result<StartListEntry, RefusedEntry> {
             message,
         })
     };
-    let start_at = row.start_at.filter(|text| !text.trim().is_empty()).map(parse_time).transpose()?;
+    let start_at = row.start_at.filter(|text| !text.trim().is_empty()).map(parse_time).transpose();
+    let start_at = match times {
+        StartTimes::Named => start_at?,
+        StartTimes::Guessed => start_at.unwrap_or_default(),
+    };
     Ok(StartListEntry { bib, wave: label(row.wave)?, team: label(row.team)?, start_at, excluded: false })
 }
 
@@ -166,7 +206,11 @@ mod tests {
     use super::*;
 
     fn accept_csv(csv: &str) -> AcceptedStartList {
-        SentStartList { csv: Some(csv.to_owned()), ..SentStartList::default() }.accept().unwrap()
+        sent_csv(csv).accept(ImportMode::Replace).unwrap()
+    }
+
+    fn sent_csv(csv: &str) -> SentStartList {
+        SentStartList { csv: Some(csv.to_owned()), ..SentStartList::default() }
     }
 
     fn bibs(accepted: &AcceptedStartList) -> Vec<&str> {
@@ -200,7 +244,7 @@ mod tests {
             exclude: vec!["a10".into(), "999".into(), "none".into()],
             ..SentStartList::default()
         };
-        let accepted = sent.accept().unwrap();
+        let accepted = sent.accept(ImportMode::Replace).unwrap();
         assert_eq!(bibs(&accepted), ["A8", "A7", "A9", "A11", "008", "009", "010"]);
         assert_eq!(accepted.entries[0].wave.as_deref(), Some("Elite"), "an entry of its own says more");
         let excluded: Vec<&str> =
@@ -208,6 +252,38 @@ mod tests {
         assert_eq!(excluded, ["999", "A10"]);
         assert_eq!(refused(&accepted), [(3, "not_a_bib")]);
         let huge = SentStartList { ranges: vec![range("1", "999999999")], ..SentStartList::default() };
-        assert!(huge.accept().is_err());
+        assert!(huge.accept(ImportMode::Replace).is_err());
+    }
+
+    #[test]
+    fn the_fraction_of_a_number_is_no_digits_of_a_bib() {
+        let accepted =
+            accept_csv("Bib;Name\n123.0;Ada\n124,00;Bob\n 125.0 ;Cid\n1.000;Dan\n1.207;Eve\nA1.0;Fay\n");
+        assert_eq!(bibs(&accepted), ["123", "124", "125", "1000", "1207", "A10"]);
+        let excluded = SentStartList { exclude: vec!["2024.0".into()], ..SentStartList::default() };
+        assert_eq!(excluded.accept(ImportMode::Replace).unwrap().entries[0].bib, "2024");
+    }
+
+    #[test]
+    fn a_row_is_taken_without_what_is_no_time_in_a_column_that_was_guessed() {
+        let csv = "Startnummer;Startzeit\n12;09:30:00\n13;Block A\n14;2026-10-04T09:00:00Z\n";
+        let accepted = accept_csv(csv);
+        assert_eq!(bibs(&accepted), ["12", "13", "14"]);
+        let has_time: Vec<bool> = accepted.entries.iter().map(|entry| entry.start_at.is_some()).collect();
+        assert_eq!(has_time, [false, false, true]);
+        let columns = csv::Columns { start_at: Some("Startzeit".into()), ..csv::Columns::default() };
+        let named = SentStartList { columns, ..sent_csv(csv) }.accept(ImportMode::Replace).unwrap();
+        assert_eq!(refused(&named), [(2, "not_a_time"), (3, "not_a_time")], "the caller says what it is");
+    }
+
+    #[test]
+    fn a_list_of_which_no_row_is_taken_replaces_none() {
+        let nothing = || sent_csv("Bib\nDNS\nDNF\n");
+        assert!(nothing().accept(ImportMode::Replace).is_err());
+        assert_eq!(nothing().accept(ImportMode::Merge).unwrap().refused.len(), 2);
+        let row = RawEntry { line: 1, bib: "DNS".into(), ..RawEntry::default() };
+        let entries = SentStartList { entries: vec![row], ..SentStartList::default() };
+        assert!(entries.accept(ImportMode::Replace).is_err());
+        assert!(sent_csv("Bib\n").accept(ImportMode::Replace).is_ok(), "a list without rows says so");
     }
 }

@@ -97,7 +97,11 @@ impl Input for Columns {
         let bib = fields.optional("bib", "The column of bibs.", text(1, 200));
         let wave = fields.optional("wave", "The column of waves.", text(1, 200));
         let team = fields.optional("team", "The column of teams.", text(1, 200));
-        let start_at = fields.optional("startAt", "The column of start times.", text(1, 200));
+        let start_at = fields.optional(
+            "startAt",
+            "The column of start times; of one that is guessed, what is no time is left out.",
+            text(1, 200),
+        );
         Some(Self { bib, wave, team, start_at })
     }
 
@@ -110,7 +114,11 @@ impl Input for RawEntry {
     const NAME: &'static str = "NewStartListEntry";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let bib = fields.required("bib", "As printed. Spaces and punctuation are ignored.", text(1, 100));
+        let bib = fields.required(
+            "bib",
+            "As printed. Spaces and punctuation are ignored, and so is the fraction of `123.0`.",
+            text(1, 100),
+        );
         let wave = fields.optional("wave", "The start block.", text(0, MAX_LABEL));
         let team = fields.optional("team", "The team or relay.", text(0, MAX_LABEL));
         let start_at = fields.optional("startAt", "When the runner starts, by RFC 3339.", text(0, 100));

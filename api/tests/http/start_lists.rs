@@ -78,6 +78,9 @@ fn a_list_that_says_nothing_or_too_much_is_refused() {
     assert_eq!(call(json!({ "csv": 7 })).issues(), [(r#"["csv"]"#.to_owned(), "invalid_type".to_owned())]);
     assert_eq!(call(json!({ "csv": "Name\nAda" })).issues().len(), 1);
     assert_eq!(call(json!({ "csv": "bib\n1", "entries": [] })).issues().len(), 1);
+    let nothing = (r#"["csv"]"#.to_owned(), "invalid_value".to_owned());
+    assert_eq!(call(json!({ "csv": "Bib\nDNS" })).issues(), [nothing], "no row is taken");
+    assert_eq!(call(json!({ "csv": "Bib\nDNS", "mode": "merge" })).ok()["refusedCount"], json!(1));
     // "Wave;Bib" and so on in UTF-16, read as UTF-8.
     let wide: String = "Wave;Bib\nA;12".chars().flat_map(|character| [character, '\0']).collect();
     let issue = (r#"["csv"]"#.to_owned(), "invalid_format".to_owned());

@@ -12,18 +12,14 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use photofinish_kernels::lattice::Lattice;
-
 use super::format::BibFormat;
-use super::start_list::StartList;
+use super::start_list::{StartList, find_excluded};
+use super::weights::has_small_letter;
 use crate::model::album::AlbumConfig;
 use crate::model::bib_format::LearnedFormat;
 use crate::model::photo::{DetectedText, ReadText, TextIndexState, UnindexedReason};
 use crate::model::start_list::{Alternative, StartListEntry};
 use crate::search::variants::similar_texts;
-
-/// How many beginnings the search for texts follows, on the list and off it.
-const BEAM: usize = 48;
 
 /// Least probability of a bib that exact searches find, and of one that fuzzy searches find: as for readings.
 const INDEXED: f64 = 0.9;
@@ -47,6 +43,8 @@ pub(crate) enum BibRule {
     AsRead,
     StartList(StartList),
     Format(BibFormat),
+    /// Numbers that nobody wears, in an album that lists no others; all texts but these are judged by the other rule.
+    Except(HashSet<Box<str>>, Box<Self>),
 }
 
 impl BibRule {
@@ -56,9 +54,12 @@ impl BibRule {
         config: &AlbumConfig,
         learned: Option<LearnedFormat>,
     ) -> Self {
-        let list = StartList::new(entries, config).map(Self::StartList);
-        let format = || BibFormat::new(&config.bib_format, learned).map(Self::Format);
-        list.or_else(format).unwrap_or(Self::AsRead)
+        if let Some(list) = StartList::new(entries, config) {
+            return Self::StartList(list);
+        }
+        let format = BibFormat::new(&config.bib_format, learned).map_or(Self::AsRead, Self::Format);
+        let excluded = find_excluded(entries, config);
+        if excluded.is_empty() { format } else { Self::Except(excluded, Box::new(format)) }
     }
 }
 
@@ -146,7 +147,18 @@ pub(crate) fn judge_photo(rule: &BibRule, texts: &[DetectedText]) -> Vec<Judgeme
         BibRule::AsRead => vec![Judgement::AsRead; texts.len()],
         BibRule::StartList(list) => judge_by_list(list, texts),
         BibRule::Format(format) => texts.iter().map(|text| judge_by_format(format, text)).collect(),
+        BibRule::Except(excluded, others) => {
+            let judged = judge_photo(others, texts).into_iter().zip(texts);
+            judged.map(|(other, text)| judge_excluded(excluded, text).unwrap_or(other)).collect()
+        }
     }
+}
+
+fn judge_excluded(excluded: &HashSet<Box<str>>, text: &DetectedText) -> Option<Judgement> {
+    let read = text.as_read();
+    let is_excluded = is_bib(read.index_state) && excluded.contains(read.text.as_str());
+    let state = TextIndexState::Unindexed(UnindexedReason::NotOnStartList);
+    is_excluded.then(|| Judgement::otherwise(&read.text, read.confidence, state))
 }
 
 fn judge_by_format(format: &BibFormat, text: &DetectedText) -> Judgement {
@@ -217,41 +229,19 @@ pub(crate) fn find_alternatives(rule: &BibRule, texts: &[DetectedText]) -> Vec<V
     texts.iter().enumerate().map(|(at, text)| list.find_alternatives(text, &taken_by_others(at))).collect()
 }
 
-/// What a lattice may say, by a list: texts with their prior probability times their likelihood.
-struct Weights<'a> {
-    /// Bibs of the list, each once. In an order that is the same each time, as sums of floats depend on it.
-    bibs: Vec<(&'a str, f64)>,
-    /// Other texts, in the case that was read.
-    others: Vec<(String, f64)>,
-}
-
-impl<'a> Weights<'a> {
-    fn sum(&self) -> f64 {
-        self.bibs.iter().map(|(_, weight)| weight).sum::<f64>()
-            + self.others.iter().map(|(_, weight)| weight).sum::<f64>()
-    }
-
-    /// The most probable bib; of two the first by name.
-    fn best_bib(&self) -> Option<(&'a str, f64)> {
-        self.bibs.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0)))
-    }
-
-    fn best_other(&self) -> f64 {
-        self.others.iter().map(|(_, weight)| *weight).fold(0.0, f64::max)
-    }
-}
-
 impl StartList {
     /// Whether the reader knows that a text is no bib although it looks like one: small letters, or a box with room for
-    /// characters that were not read.
-    fn is_known_as_no_bib(&self, read: &ReadText) -> bool {
+    /// characters that were not read. The pattern by which it read is not kept with the text, and may have been another one:
+    /// what a list has judged before matched none then, and is judged again.
+    fn is_known_as_no_bib(&self, text: &DetectedText, read: &ReadText) -> bool {
         let is_no_bib = read.index_state == TextIndexState::Unindexed(UnindexedReason::NotABib);
-        is_no_bib && self.matches_pattern(&read.text)
+        let was_judged = text.read.is_some();
+        is_no_bib && !was_judged && self.matches_pattern(&read.text)
     }
 
     /// Judges a text; it is none of the bibs in `taken` unless it was read as one of them.
     fn judge(&self, text: &DetectedText, read: &ReadText, taken: &HashSet<String>) -> Judgement {
-        if self.is_known_as_no_bib(read) {
+        if self.is_known_as_no_bib(text, read) {
             return Judgement::AsRead;
         }
         let Some(lattice) = &text.lattice else { return self.judge_without_lattice(read, taken) };
@@ -265,34 +255,10 @@ impl StartList {
         }
     }
 
-    /// Weighs what a lattice may say. Both spellings of a bib with leading zeros count for it.
-    fn weigh(&self, read: &ReadText, lattice: &Lattice, taken: &HashSet<String>) -> Weights<'_> {
-        let is_free = |bib: &str| !taken.contains(bib) || bib == read.text;
-        let prior = (1.0 - self.off_list_share()) / self.len() as f64;
-        let mut bibs: Vec<(&str, f64)> = Vec::new();
-        for spelled in lattice.spell(Some(self.spellings()), BEAM) {
-            let Some(bib) = self.find(&spelled.text).filter(|bib| is_free(bib)) else { continue };
-            let weight = prior * lattice.likelihood(&spelled.text);
-            match bibs.iter_mut().find(|(known, _)| *known == bib) {
-                Some((_, sum)) => *sum += weight,
-                None => bibs.push((bib, weight)),
-            }
-        }
-        let spelled = lattice.spell(None, BEAM).into_iter().map(|spelled| spelled.text);
-        let others = spelled
-            .filter(|text| !text.is_empty() && !self.find(text).is_some_and(is_free))
-            .map(|text| {
-                let weight = other_prior(&text, self.off_list_share()) * lattice.likelihood(&text);
-                (text, weight)
-            })
-            .collect();
-        Weights { bibs, others }
-    }
-
     /// What a text may be, where the list judges it by its lattice. Words and small letters count, but are not shown.
     fn find_alternatives(&self, text: &DetectedText, taken: &HashSet<String>) -> Vec<Alternative> {
         let read = text.as_read();
-        let Some(lattice) = text.lattice.as_ref().filter(|_| !self.is_known_as_no_bib(&read)) else {
+        let Some(lattice) = text.lattice.as_ref().filter(|_| !self.is_known_as_no_bib(text, &read)) else {
             return Vec::new();
         };
         let weights = self.weigh(&read, &lattice.lattice, taken);
@@ -329,6 +295,9 @@ impl StartList {
     fn judge_without_lattice(&self, read: &ReadText, taken: &HashSet<String>) -> Judgement {
         if let Some(bib) = self.find(&read.text).filter(|bib| !taken.contains(*bib) || *bib == read.text) {
             return confirm(read, bib, read.confidence);
+        }
+        if self.is_excluded(&read.text) {
+            return self.judge_stranger(read);
         }
         let unique = |texts: Vec<String>| {
             let mut bibs: Vec<&str> = texts.iter().filter_map(|text| self.find(text)).collect();
@@ -368,23 +337,10 @@ fn confirm(read: &ReadText, bib: &str, probability: f64) -> Judgement {
     Judgement::otherwise(bib, probability, index_state)
 }
 
-/// The prior probability of a text that is not on the list. Words are not as rare as random letters are: each counts as
-/// a number of as many digits, whatever the share of runners off the list.
-fn other_prior(text: &str, off_list_share: f64) -> f64 {
-    let looks_like_bib = text.bytes().any(|byte| byte.is_ascii_digit()) && !has_small_letter(text);
-    let texts_of_shape: f64 = text
-        .bytes()
-        .map(|byte| if looks_like_bib && byte.is_ascii_uppercase() { 26.0 } else { 10.0 })
-        .product();
-    if looks_like_bib { off_list_share / texts_of_shape } else { 1.0 / texts_of_shape }
-}
-
-fn has_small_letter(text: &str) -> bool {
-    text.bytes().any(|byte| byte.is_ascii_lowercase())
-}
-
 #[cfg(test)]
 mod tests {
+    use photofinish_kernels::lattice::Lattice;
+
     use super::*;
     use crate::conformance::{album_config, text};
     use crate::model::photo::TextLattice;
@@ -541,6 +497,64 @@ mod tests {
     fn zeros_at_the_beginning_may_be_missing_and_the_list_spells_them() {
         assert_eq!(judge(&list(&["0123"]), &[sure("123")]), [("0123".to_owned(), TextIndexState::Indexed)]);
         assert_eq!(judge(&list(&["0123", "123"]), &[sure("123")])[0].0, "123");
+        let two = list(&["012", "0012"]);
+        assert_eq!(judge(&two, &[sure("12")]), [("12".to_owned(), NOT_LISTED)], "it may be either");
+        assert_eq!(judge(&two, &[sure("0012")])[0], ("0012".to_owned(), TextIndexState::Indexed));
+    }
+
+    #[test]
+    fn a_list_may_have_lost_the_zeros_that_are_printed() {
+        for lattice in [true, false] {
+            let read = |bib: &str| {
+                let text = sure(bib);
+                DetectedText { lattice: text.lattice.clone().filter(|_| lattice), ..text }
+            };
+            let found = judge(&list(&["42"]), &[read("0042")]);
+            assert_eq!(found, [("42".to_owned(), TextIndexState::Indexed)]);
+            assert_eq!(judge(&list(&["42", "0042"]), &[read("0042")])[0].0, "0042");
+            assert_eq!(judge(&list(&["42", "042"]), &[read("0042")])[0].1, NOT_LISTED, "it may be either");
+        }
+    }
+
+    #[test]
+    fn an_excluded_number_is_not_its_neighbour_on_the_list() {
+        let unsure: [&[(char, f32)]; 3] = [&[('9', 0.99)], &[('9', 0.99)], &[('9', 0.9), ('8', 0.09)]];
+        let read = reading(&unsure, 0.96, TextIndexState::Indexed);
+        let old = DetectedText { lattice: None, ..read.clone() };
+        let near = list(&["998", "9990"]);
+        assert_eq!(judge(&near, &[read]), [("999".to_owned(), NOT_LISTED)]);
+        assert_eq!(judge(&near, &[old]), [("999".to_owned(), NOT_LISTED)]);
+    }
+
+    #[test]
+    fn numbers_are_excluded_without_a_list() {
+        let entries = [StartListEntry { excluded: true, ..StartListEntry::of("2024".to_owned()) }];
+        let texts = [sure("2024"), sure("125"), DetectedText { index_state: NO_BIB, ..sure("2024") }];
+        let judged = judge_photo(&BibRule::new(&entries, &album_config(), None), &texts);
+        let excluded = Judgement::otherwise("2024", 0.99, NOT_LISTED);
+        assert_eq!(judged, [excluded, Judgement::AsRead, Judgement::AsRead]);
+        let disabled = AlbumConfig {
+            start_list: crate::model::album::StartListConfig { enabled: false, off_list_share: 0.1 },
+            ..album_config()
+        };
+        assert!(matches!(BibRule::new(&entries, &disabled, None), BibRule::AsRead));
+    }
+
+    #[test]
+    fn a_pattern_that_is_widened_takes_no_bib_from_the_list() {
+        let entries = [StartListEntry::of("123456".to_owned()), StartListEntry::of("123999".to_owned())];
+        let mut judged = vec![DetectedText { index_state: NO_BIB, ..sure("123456") }];
+        let default = album_config();
+        let widened = AlbumConfig { bib_pattern: "^[0-9]{6}$".to_owned(), ..album_config() };
+        for config in [&default, &widened, &widened] {
+            let list = StartList::new(&entries, config).unwrap();
+            let judgements = judge_by_list(&list, &judged);
+            for (text, judgement) in judged.iter_mut().zip(judgements) {
+                judgement.apply_to(text);
+            }
+            let found = (judged[0].text.as_str(), judged[0].index_state);
+            assert_eq!(found, ("123456", TextIndexState::Indexed), "{}", config.bib_pattern);
+        }
     }
 
     #[test]

@@ -4,3 +4,4 @@
 pub(crate) mod format;
 pub(crate) mod judge;
 pub(crate) mod start_list;
+mod weights;

@@ -12,8 +12,9 @@ use crate::model::start_list::StartListEntry;
 pub(crate) struct StartList {
     /// The bibs as they are printed.
     bibs: HashSet<Box<str>>,
-    /// Bibs with leading zeros by what is left without them, as not every reader of bibs sees or writes these.
-    without_zeros: HashMap<Box<str>, Box<str>>,
+    /// Bibs with leading zeros by what is left without them, as not every reader of bibs sees or writes these; `None` where
+    /// that is left of several.
+    without_zeros: HashMap<Box<str>, Option<Box<str>>>,
     /// All spellings of all bibs.
     spellings: Trie,
     /// Numbers that nobody wears.
@@ -24,36 +25,61 @@ pub(crate) struct StartList {
     pattern: Option<Regex>,
 }
 
+/// The numbers that nobody wears; none if the album does not use its list.
+pub(crate) fn find_excluded(entries: &[StartListEntry], config: &AlbumConfig) -> HashSet<Box<str>> {
+    let used = entries.iter().filter(|entry| entry.excluded && config.start_list.enabled);
+    used.map(|entry| entry.bib.as_str().into()).collect()
+}
+
 impl StartList {
     /// Returns the list; `None` if it has no bib or the album does not use it.
     pub(crate) fn new(entries: &[StartListEntry], config: &AlbumConfig) -> Option<Self> {
-        let of = |excluded: bool| entries.iter().filter(move |entry| entry.excluded == excluded);
-        let bibs: HashSet<Box<str>> = of(false).map(|entry| entry.bib.as_str().into()).collect();
+        let on_list = entries.iter().filter(|entry| !entry.excluded);
+        let bibs: HashSet<Box<str>> = on_list.map(|entry| entry.bib.as_str().into()).collect();
         if bibs.is_empty() || !config.start_list.enabled {
             return None;
         }
-        let without_zeros: HashMap<Box<str>, Box<str>> = bibs
-            .iter()
-            .filter_map(|bib| {
-                Some((bib.trim_start_matches('0'), bib.strip_prefix('0').map(|_| bib.clone())?))
-            })
-            .filter(|(short, _)| !short.is_empty() && !bibs.contains(*short))
-            .map(|(short, bib)| (short.into(), bib))
-            .collect();
-        let spellings = Trie::new(bibs.iter().chain(without_zeros.keys()).map(|text| &**text));
-        Some(Self {
-            excluded: of(true).map(|entry| entry.bib.as_str().into()).collect(),
+        let mut without_zeros: HashMap<Box<str>, Option<Box<str>>> = HashMap::new();
+        for bib in bibs.iter().filter(|bib| bib.starts_with('0')) {
+            let short = bib.trim_start_matches('0');
+            if !short.is_empty() {
+                let only = without_zeros.entry(short.into());
+                only.and_modify(|only| *only = None).or_insert_with(|| Some(bib.clone()));
+            }
+        }
+        let mut list = Self {
+            excluded: find_excluded(entries, config),
             off_list_share: config.start_list.off_list_share,
             pattern: Regex::new(&format!("^(?:{})$", config.bib_pattern)).ok(),
             bibs,
             without_zeros,
-            spellings,
-        })
+            spellings: Trie::default(),
+        };
+        let short = list.without_zeros.keys().filter(|short| list.find(short).is_some());
+        list.spellings = Trie::new(list.bibs.iter().chain(short).map(|text| &**text));
+        Some(list)
     }
 
-    /// The bib that a text spells.
+    /// The bib that a text spells: the same characters, else the only bib with these and other zeros before them. Timing
+    /// software loses them (42 for 0042), and readers of bibs do.
     pub(crate) fn find(&self, text: &str) -> Option<&str> {
-        self.bibs.get(text).or_else(|| self.without_zeros.get(text)).map(|bib| &**bib)
+        if let Some(bib) = self.bibs.get(text) {
+            return Some(bib);
+        }
+        if self.is_excluded(text) {
+            return None;
+        }
+        let short = text.trim_start_matches('0');
+        let with_zeros = self.without_zeros.get(short).map(Option::as_deref);
+        match (self.bibs.get(short).map(|bib| &**bib), with_zeros) {
+            (Some(bib), None) | (None, Some(Some(bib))) => Some(bib),
+            _ => None,
+        }
+    }
+
+    /// Whether a text spells a bib with more zeros than the list has: the list's own spellings are without.
+    pub(crate) fn is_padded(&self, text: &str) -> bool {
+        text.starts_with('0') && !self.bibs.contains(text) && self.find(text).is_some()
     }
 
     pub(crate) fn spellings(&self) -> &Trie {

@@ -240,6 +240,11 @@ async fn a_merge_keeps_entries_and_a_list_has_a_limit(store: &Store) {
     assert_eq!(store.start_lists.get(fixture.album).await.expect("gets"), None);
     let of_bib = vec!["1207".to_owned()];
     assert_eq!(store.start_lists.find_entries(fixture.album, of_bib.clone()).await.expect("finds"), None);
+    let mut excluded = import_of(&fixture, ImportMode::Replace, &["35"]);
+    excluded.entries[0].excluded = true;
+    store.start_lists.import(fixture.album, excluded).await.expect("imports");
+    let found = store.start_lists.find_entries(fixture.album, of_bib.clone()).await.expect("finds");
+    assert_eq!(found, None, "of the others it says nothing");
     import(&fixture, &BIBS).await;
     let mut more = import_of(&fixture, ImportMode::Merge, &["33", "A7"]);
     more.entries[0].wave = Some("B".to_owned());

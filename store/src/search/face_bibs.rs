@@ -2,6 +2,7 @@
 //! that it holds for photos of every version of the service. Contains no SQL.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::model::photo::{BoundingBox, PhotoSize};
 use crate::search::scoring::WornBib;
@@ -17,6 +18,10 @@ const MAX_BELOW_CHIN: f64 = 5.0;
 
 /// A unit is the width of the face, or this fraction of its height if that is more: a turned face is narrow.
 const HEIGHT_FRACTION: f64 = 0.8;
+
+/// How many times further away than the nearest the next face must be of a text that both would wear, for it to be the bib of the
+/// nearest. Not measured.
+const CLEARLY_FURTHER: f64 = 1.5;
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
@@ -53,7 +58,8 @@ impl PhotoReadings {
     }
 
     /// Returns the faces that wear a bib, by their index, with their bibs. `faces` are all faces of the photo,
-    /// searchable or not: a bib below a blurred face is not that of its neighbour.
+    /// searchable or not: a bib below a blurred face is not that of its neighbour. A text that two faces would wear is printed
+    /// twice on the clearly nearest runner, on chest and belt, or else is nobody's, such as the year of the event.
     pub(crate) fn match_faces(&self, faces: &[BoundingBox]) -> Vec<(usize, WornBib<'_>)> {
         // The result depends on what is in the photo, not on the order of the rows.
         let mut face_order: Vec<usize> = (0..faces.len()).collect();
@@ -63,14 +69,34 @@ impl PhotoReadings {
             compare_boxes(&a.bounding_box, &b.bounding_box).then_with(|| a.text.cmp(&b.text))
         });
         let boxes: Vec<BoundingBox> = face_order.iter().map(|face| faces[*face]).collect();
-        let places: Vec<BoundingBox> = readings.iter().map(|reading| reading.bounding_box).collect();
-        let pairs = match_readings(self.size, &boxes, &places).into_iter();
-        let worn = pairs.map(|(face, reading)| {
-            let text = readings[reading].text.trim_start_matches('0');
-            (face_order[face], WornBib { text, taken_hour: self.taken_hour })
+        let texts: Vec<&str> = readings.iter().map(|reading| reading.text.trim_start_matches('0')).collect();
+        let mut pairs = find_pairs(self.size, &boxes, &readings);
+        let worn = loop {
+            let nearest = match_nearest(&pairs);
+            let owners = find_owners(&nearest, &texts);
+            if owners.is_empty() {
+                break nearest;
+            }
+            // Whoever does not wear such a text may wear another one.
+            let may_wear =
+                |pair: &Pair| owners.get(texts[pair.reading]).is_none_or(|owner| *owner == Some(pair.face));
+            pairs.retain(may_wear);
+        };
+        let worn = worn.into_iter().map(|pair| {
+            let bib = WornBib { text: texts[pair.reading], taken_hour: self.taken_hour };
+            (face_order[pair.face], bib)
         });
         worn.filter(|(_, bib)| !bib.text.is_empty()).collect()
     }
+}
+
+/// A reading below a face.
+#[derive(Clone, Copy)]
+struct Pair {
+    /// In sizes of the face.
+    distance: f64,
+    face: usize,
+    reading: usize,
 }
 
 fn compare_boxes(a: &BoundingBox, b: &BoundingBox) -> Ordering {
@@ -79,24 +105,44 @@ fn compare_boxes(a: &BoundingBox, b: &BoundingBox) -> Ordering {
     a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Returns pairs of a face and a reading below it, each in one pair at most, the nearest first.
-fn match_readings(size: PhotoSize, faces: &[BoundingBox], readings: &[BoundingBox]) -> Vec<(usize, usize)> {
-    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+/// Returns all pairs of a face and a reading below it, the nearest first.
+fn find_pairs(size: PhotoSize, faces: &[BoundingBox], readings: &[&BibReading]) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> = Vec::new();
     for (face, face_box) in faces.iter().enumerate() {
-        for (reading, reading_box) in readings.iter().enumerate() {
-            pairs.extend(distance(size, face_box, reading_box).map(|distance| (distance, face, reading)));
+        for (reading, BibReading { bounding_box, .. }) in readings.iter().enumerate() {
+            let distance = distance(size, face_box, bounding_box);
+            pairs.extend(distance.map(|distance| Pair { distance, face, reading }));
         }
     }
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    let (mut used_faces, mut used_readings) = (vec![false; faces.len()], vec![false; readings.len()]);
-    pairs.retain(|(_, face, reading)| {
-        let is_free = !used_faces[*face] && !used_readings[*reading];
-        if is_free {
-            (used_faces[*face], used_readings[*reading]) = (true, true);
+    let place = |pair: &Pair| (pair.face, pair.reading);
+    pairs.sort_by(|a, b| a.distance.total_cmp(&b.distance).then_with(|| place(a).cmp(&place(b))));
+    pairs
+}
+
+/// Returns the first pairs in which each face and each reading is once at most.
+fn match_nearest(pairs: &[Pair]) -> Vec<Pair> {
+    let mut matched: Vec<Pair> = Vec::new();
+    for pair in pairs {
+        if matched.iter().all(|known| known.face != pair.face && known.reading != pair.reading) {
+            matched.push(*pair);
         }
-        is_free
-    });
-    pairs.into_iter().map(|(_, face, reading)| (face, reading)).collect()
+    }
+    matched
+}
+
+/// Returns the texts that several faces would wear, each with the face that it belongs to, if one is clearly the nearest.
+fn find_owners<'a>(pairs: &[Pair], texts: &[&'a str]) -> HashMap<&'a str, Option<usize>> {
+    let mut owners = HashMap::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        let text = texts[pair.reading];
+        let first = pairs[..at].iter().find(|known| texts[known.reading] == text);
+        if let Some(first) = first {
+            // The second face is the nearest of the others.
+            let is_clear = pair.distance >= CLEARLY_FURTHER * first.distance;
+            owners.entry(text).or_insert_with(|| is_clear.then_some(first.face));
+        }
+    }
+    owners
 }
 
 /// Returns the distance from the chin to the centre of a reading, in sizes of the face; `None` where nobody wears a bib.
@@ -182,6 +228,21 @@ mod tests {
         let both = [lower, near_right];
         assert_eq!(bibs_of(&[left, right], &both), [Some("22".into()), Some("11".into())]);
         assert_eq!(bibs_of(&[right], &both), [Some("11".into())]);
+    }
+
+    #[test]
+    fn a_text_that_two_faces_would_wear_is_that_of_the_clearly_nearest_or_nobodys() {
+        let (left, right) = (pixels(900.0, 100.0, 100.0, 100.0), pixels(1000.0, 100.0, 100.0, 100.0));
+        let (chest, belt) =
+            (reading("11", 0.95, around(950.0, 350.0)), reading("011", 0.95, around(960.0, 600.0)));
+        let twice = [chest, belt];
+        assert_eq!(bibs_of(&[left, right], &twice), [Some("11".into()), None]);
+        let [chest, belt] = twice;
+        let own = reading("22", 0.95, around(1060.0, 660.0));
+        assert_eq!(bibs_of(&[left, right], &[chest, belt, own]), [Some("11".into()), Some("22".into())]);
+        let year = |x| reading("2024", 0.95, around(x, 350.0));
+        assert_eq!(bibs_of(&[left, right], &[year(950.0), year(1050.0)]), [None, None]);
+        assert_eq!(bibs_of(&[left], &[year(950.0), year(960.0)]), [Some("2024".into())]);
     }
 
     #[test]

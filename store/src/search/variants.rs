@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::traits::TextMatch;
 
 /// Longer queries are only matched exactly: neither start lists nor formats have bibs that long, and the number of variants stays
-/// bounded: of 12 characters 1,000 look-alikes, 2 cuts, and at most 12 texts with one character less, 468 with one more and 432 with
+/// bounded: of 12 characters 1,000 look-alikes, 3 cuts, and at most 12 texts with one character less, 468 with one more and 432 with
 /// another one.
 const MAX_FUZZY_LENGTH: usize = 12;
 
@@ -29,10 +29,40 @@ pub struct TextVariant {
     pub edits: u32,
 }
 
-/// A partner's or runner's input as texts are kept: trimmed, upper-case, letters and digits only. Leading zeros stay:
-/// they are printed on the bib.
+/// The zeros of scripts whose digits people type, from Arabic to full width: the nine characters after each are its other
+/// digits.
+const ZEROS: [char; 19] = [
+    '\u{660}', '\u{6f0}', '\u{7c0}', '\u{966}', '\u{9e6}', '\u{a66}', '\u{ae6}', '\u{b66}', '\u{be6}',
+    '\u{c66}', '\u{ce6}', '\u{d66}', '\u{e50}', '\u{ed0}', '\u{f20}', '\u{1040}', '\u{17e0}', '\u{1810}',
+    '\u{ff10}',
+];
+
+/// The first capital of full width.
+const WIDE_A: char = '\u{ff21}';
+
+/// Capitals of Cyrillic and Greek that are typed for the Latin ones below them.
+const LIKE_LATIN: &str = "АВЕКМНОРСТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧ";
+const LATIN: &str = "ABEKMHOPCTYXABEZHIKMNOPTYX";
+
+/// A partner's or runner's input as texts are kept: trimmed, upper-case, letters and digits only, in Latin letters and
+/// the digits 0 to 9 as far as others look or count like them. Leading zeros stay: they are printed on the bib.
 pub fn normalise_bib(input: &str) -> String {
-    input.chars().flat_map(char::to_uppercase).filter(|character| character.is_alphanumeric()).collect()
+    let characters = input.chars().flat_map(char::to_uppercase).map(to_ascii);
+    characters.filter(|character| character.is_alphanumeric()).collect()
+}
+
+/// Capitals and digits as readers of bibs write them; any other character stays what it is.
+fn to_ascii(character: char) -> char {
+    if character.is_ascii() {
+        return character;
+    }
+    let digit = |zero: char| char::from_digit(u32::from(character).checked_sub(u32::from(zero))?, 10);
+    let wide = || char::from_u32(u32::from(character).checked_sub(u32::from(WIDE_A))? + u32::from('A'));
+    let like_latin = || LIKE_LATIN.chars().zip(LATIN.chars()).find(|(like, _)| *like == character);
+    (ZEROS.into_iter().find_map(digit))
+        .or_else(|| wide().filter(char::is_ascii_uppercase))
+        .or_else(|| like_latin().map(|(_, latin)| latin))
+        .unwrap_or(character)
 }
 
 /// Returns every text that `text` may have been read as, itself included. If two misreadings lead to the same text, the
@@ -117,11 +147,13 @@ fn similar_characters(character: char) -> impl Iterator<Item = char> {
 }
 
 /// Adds the texts without the first or the last character, which the frame or a fold may have cut off. A reading that is
-/// longer than the query is another runner's number and counts as an edit at most.
+/// longer than the query is another runner's number and counts as an edit at most. All zeros in front count as one cut: a start
+/// list may have lost them.
 fn add_cuts(characters: &[char], found: &mut HashMap<String, TextVariant>) {
     let variant = TextVariant { kind: TextMatch::Truncated, edits: 1 };
     insert_variant(found, characters.iter().skip(1).copied(), variant);
     insert_variant(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
+    insert_variant(found, characters.iter().copied().skip_while(|character| *character == '0'), variant);
 }
 
 /// Adds the texts with one character replaced, missing or added.
@@ -160,6 +192,22 @@ mod tests {
     }
 
     #[test]
+    fn digits_of_other_scripts_and_letters_that_look_latin_are_those_of_bibs() {
+        for zero in ZEROS {
+            let digits: String =
+                (0..10).filter_map(|digit| char::from_u32(u32::from(zero) + digit)).collect();
+            assert_eq!(normalise_bib(&digits), "0123456789");
+        }
+        assert_eq!(normalise_bib("１２３"), "123", "full width");
+        assert_eq!(normalise_bib("٤٢"), "42", "Arabic");
+        assert_eq!(normalise_bib("Ａ１ｚ"), "A1Z");
+        assert_eq!(normalise_bib("АВЕКМНОРСТУХ а"), "ABEKMHOPCTYXA", "Cyrillic");
+        assert_eq!(normalise_bib("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ α"), "ABEZHIKMNOPTYXA", "Greek");
+        assert_eq!(normalise_bib("Ж7Ω"), "Ж7Ω", "what looks like no other stays");
+        assert_eq!(LIKE_LATIN.chars().count(), LATIN.len());
+    }
+
+    #[test]
     fn look_alikes_are_found_with_the_number_of_replacements() {
         assert_eq!(find_variant("1234", "1234"), Some((TextMatch::Exact, 0)));
         assert_eq!(find_variant("1234", "I234"), Some((TextMatch::Confusable, 1)));
@@ -173,6 +221,8 @@ mod tests {
         assert_eq!(find_variant("1234", "234"), Some((TextMatch::Truncated, 1)));
         assert_eq!(find_variant("1234", "134"), Some((TextMatch::OneEdit, 1)));
         assert_eq!(find_variant("1234", "12"), None);
+        assert_eq!(find_variant("0042", "42"), Some((TextMatch::Truncated, 1)), "zeros in front");
+        assert_eq!(find_variant("42", "0042"), None);
     }
 
     #[test]

@@ -96,7 +96,7 @@ async fn save(
             .bind(now_micros())
             .execute(&mut *transaction)
             .await?;
-        // A list that only excludes bibs judges nothing.
+        // A list that only excludes bibs judges no others.
         let entry = "select 1 from start_list_entry where album = $1 and excluded = 0 limit 1";
         let entry: Option<(i32,)> =
             query(OPERATION, entry).bind(album).fetch_optional(&mut *transaction).await?;

@@ -64,9 +64,9 @@ pub(crate) const FIND_ENTRIES: Statement = Statement::PerDialect {
 pub(crate) const ENTRY_PAGE: &str = "select bib, wave, team, start_at, excluded from start_list_entry \
      where album = $1 and bib > $2 and bib >= $3 and bib < $4 and excluded = 0 order by bib limit $5";
 
-/// Photos with a text that has no lattice: an index has these texts alone.
-pub(crate) const COUNT_WITHOUT_LATTICE: &str =
-    "select count(distinct photo) from seen_text where album = $1 and lattice is null";
+/// Photos with a text that has no lattice: an index has these texts alone. Reading what was erased again brings none back.
+pub(crate) const COUNT_WITHOUT_LATTICE: &str = "select count(distinct photo) from seen_text \
+     where album = $1 and lattice is null and standing <> 'ERASED'";
 
 pub(crate) struct SqlStartLists {
     database: Database,
@@ -287,7 +287,10 @@ impl StartLists for SqlStartLists {
     ) -> Result<Option<HashMap<String, StartListEntry>>> {
         const OPERATION: &str = "find entries of a start list";
         let mut reader = self.database.acquire_reader(OPERATION).await?;
-        if !has_list(&mut reader, OPERATION, album).await? {
+        // A list that only excludes bibs does not say who else is there.
+        let any = "select bib from start_list_entry where album = $1 and excluded = 0 limit 1";
+        let any: Option<(String,)> = query(OPERATION, any).bind(album).fetch_optional(&mut reader).await?;
+        if any.is_none() {
             return Ok(None);
         }
         let rows: Vec<EntryRow> =

@@ -6,11 +6,11 @@ export type ColumnName = (typeof COLUMNS)[number];
 /** Which column of the file has what; those that are not named are guessed. */
 export type ColumnChoice = Partial<Record<ColumnName, string>>;
 
-/** The names by which the service guesses columns, simplified; a test there compares them. */
+/** The names by which the service guesses columns, simplified, those first that win; a test there compares them. */
 const GUESSES: Record<ColumnName, string> = {
   bib:
-    "bib bibnumber bibno nr no number num startnummer startnr startnumber racenumber raceno dossard dorsal pettorale numero " +
-    "rugnummer numerodossard",
+    "bib bibnumber bibno startnummer startnr startnumber racenumber raceno dossard numerodossard dorsal pettorale rugnummer " +
+    "numero nr no number num",
   wave: "wave startwave block startblock corral welle vague sas oleada griglia",
   team: "team teamname club verein mannschaft equipe equipo squadra",
   startAt: "startat starttime startzeit start heuredepart horasalida",
@@ -26,6 +26,8 @@ interface Row {
 export interface StartList {
   header: string[];
   rows: Row[];
+  /** The line of a quote that is not closed; the rows from there on are missing. */
+  unclosed?: number | undefined;
 }
 
 /** What is sent of a start list, and the names of the columns that are not. */
@@ -36,14 +38,16 @@ export interface PickedColumns {
 
 /** Reads a start list. */
 export function readList(text: string): StartList {
-  const rows = readRows(text.replace(/^\uFEFF/, ""));
-  return { header: (rows[0]?.fields ?? []).map((name) => name.trim()), rows };
+  // Old spreadsheets end lines with CR alone.
+  const { rows, unclosed } = readRows(text.replace(/^\uFEFF/, "").replace(/\r\n?/g, "\n"));
+  return { header: (rows[0]?.fields ?? []).map((name) => name.trim()), rows, unclosed };
 }
 
 /** Picks the columns that the service needs, each row on the line on which it is in the file. */
-export function pickColumns({ header, rows }: StartList, choice: ColumnChoice): PickedColumns {
+export function pickColumns({ header, rows, unclosed }: StartList, choice: ColumnChoice): PickedColumns {
+  const mapped = new Set(COLUMNS.map((column) => findColumn(header, column, choice)));
   // A list of bibs and nothing else has no header.
-  const kept = header.length === 1 && /\d/.test(header[0] ?? "") ? [0] : header.flatMap((name, at) => (isMapped(name, choice) ? [at] : []));
+  const kept = header.length === 1 && /\d/.test(header[0] ?? "") ? [0] : header.flatMap((_, at) => (mapped.has(at) ? [at] : []));
   let [csv, line] = ["", 1];
   for (const row of rows) {
     csv += "\n".repeat(Math.max(0, row.line - line));
@@ -51,14 +55,17 @@ export function pickColumns({ header, rows }: StartList, choice: ColumnChoice): 
     csv += `${text}\n`;
     line = Math.max(line, row.line) + text.split("\n").length;
   }
+  // The service finds the same quote on the same line and says so.
+  if (unclosed !== undefined) csv += `${"\n".repeat(Math.max(0, unclosed - line))}"`;
   return { csv, left: header.filter((name, at) => name && !kept.includes(at)) };
 }
 
-function isMapped(name: string, choice: ColumnChoice): boolean {
-  return COLUMNS.some((column) => {
-    const chosen = choice[column];
-    return chosen ? simplify(chosen) === simplify(name) : GUESSES[column].split(" ").includes(simplify(name));
-  });
+/** Where a column is: the first one with its name, or with the first guess that any has; -1 where none is. */
+function findColumn(header: string[], column: ColumnName, choice: ColumnChoice): number {
+  const chosen = choice[column];
+  const names = chosen ? [simplify(chosen)] : GUESSES[column].split(" ");
+  const found = names.map((name) => header.findIndex((each) => simplify(each) === name));
+  return found.find((at) => at >= 0) ?? -1;
 }
 
 function simplify(name: string): string {
@@ -84,17 +91,17 @@ function firstLine(text: string): string {
   for (let at = 0; at < text.length; at += 1) {
     const character = text[at];
     if (character === '"') isQuoted = !isQuoted;
-    if (!isQuoted && (character === "\n" || character === "\r")) return text.slice(0, at);
+    if (!isQuoted && character === "\n") return text.slice(0, at);
   }
   return text;
 }
 
-/** Splits a text into rows that have anything in them, as the service does. */
-function readRows(text: string): Row[] {
+/** Splits a text into rows that have anything in them, as the service does, up to a quote that is not closed. */
+function readRows(text: string): { rows: Row[]; unclosed?: number } {
   const delimiter = findDelimiter(text);
   const rows: Row[] = [];
   let fields: string[] = [];
-  let [field, line, begun, isQuoted] = ["", 1, 1, false];
+  let [field, line, begun, opened, isQuoted] = ["", 1, 1, 1, false];
   const end = () => {
     fields.push(field);
     if (fields.some((each) => each.trim())) rows.push({ line: begun, fields });
@@ -106,17 +113,22 @@ function readRows(text: string): Row[] {
     if (character === '"' && isQuoted && text[at + 1] === '"') {
       at += 1;
       field += '"';
-    } else if (character === '"' && isQuoted) isQuoted = false;
-    else if (character === '"' && !field.trim()) [field, isQuoted] = ["", true];
+    } else if (character === '"' && isQuoted) {
+      const next = text[at + 1] ?? delimiter;
+      // Taken for the end of a field that a quote lines above began: rows in between would be missing.
+      if (line > opened && next !== delimiter && next.trim()) return { rows, unclosed: opened };
+      isQuoted = false;
+    } else if (character === '"' && !field.trim()) [field, isQuoted, opened] = ["", true, line];
     else if (isQuoted) field += character;
     else if (character === delimiter) {
       fields.push(field);
       field = "";
     } else if (character === "\n") end();
-    else if (character !== "\r") field += character;
+    else field += character;
   }
+  if (isQuoted) return { rows, unclosed: opened };
   end();
-  return rows;
+  return { rows };
 }
 
 /** Reads a file of text: UTF-8, or Windows-1252 where it is none, as older timing software writes it. */

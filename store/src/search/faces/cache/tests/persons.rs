@@ -65,6 +65,12 @@ impl StoredAlbum {
                     5 => Some(bibs[random.random_range(0..bibs.len())]),
                     _ => None,
                 };
+                // A text that two faces of a photo would wear is nobody's.
+                let is_worn = |bib: &&str| {
+                    let others = faces.iter().rev().take(place);
+                    others.filter_map(|other| other.bib).any(|other| other == *bib)
+                };
+                let bib = bib.filter(|bib| !is_worn(bib));
                 let bounding_box = at(0.1 + 0.3 * place as f64, 0.1);
                 faces.push(StoredFace { photo, bounding_box, vector, bib });
             }
