@@ -120,6 +120,12 @@ pub async fn open_for_service(config: &Config) -> anyhow::Result<Store> {
              each other's paid cursors"
         );
     }
+    if store.local.is_none() {
+        // It leaves an object in the bucket, by which a start that finds photos in the database and none there knows the place
+        // again. Not waited for: whether the bucket responds is a matter of readiness.
+        let checked = store.clone();
+        tokio::spawn(async move { drop(checked.check_storage().await) });
+    }
     Ok(store)
 }
 

@@ -107,6 +107,12 @@ whole number to Kubernetes, KEDA and the service.
 {{- add (int (default 20 .Values.settings.DRAIN_SECONDS)) 30 -}}
 {{- end -}}
 
+{{/* How long a worker may take to start before it is restarted; 10 and 3 are the defaults of Kubernetes. */}}
+{{- define "photofinish.workerStartSeconds" -}}
+{{- $probe := .Values.worker.probes.startup -}}
+{{- mul (int (default 10 $probe.periodSeconds)) (int (default 3 $probe.failureThreshold)) -}}
+{{- end -}}
+
 {{- define "photofinish.apiGraceSeconds" -}}
 {{- include "photofinish.number" (default (include "photofinish.apiDrainSeconds" .) .Values.api.terminationGracePeriodSeconds) -}}
 {{- end -}}

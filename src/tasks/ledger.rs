@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::process::{Task, TaskLease};
-use photofinish_store::{Store, StoreError, StoreErrorKind};
+use photofinish_store::{MeasuredCredits, Store, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
@@ -66,9 +66,10 @@ pub async fn flush_until_stopped(store: &Store, stopped: watch::Receiver<bool>) 
 /// Looks at balances, and deletes what is old, until it is dropped.
 pub async fn watch_forever(store: &Store, holder: ProcessId) {
     let mut interval = interval(WATCH_INTERVAL);
+    let mut measured = MeasuredCredits::default();
     loop {
         interval.tick().await;
-        match watch(store, holder).await {
+        match watch(store, holder, &mut measured).await {
             // Another process has the task.
             Err(error) if error.kind == StoreErrorKind::Conflict => {}
             Err(error) => tracing::warn!(%error, "failed to look at balances, retrying in 60 s"),
@@ -77,8 +78,8 @@ pub async fn watch_forever(store: &Store, holder: ProcessId) {
     }
 }
 
-async fn watch(store: &Store, holder: ProcessId) -> Result<(), StoreError> {
-    store.measure_credits().await?;
+async fn watch(store: &Store, holder: ProcessId, measured: &mut MeasuredCredits) -> Result<(), StoreError> {
+    store.measure_credits(measured).await?;
     if !store.ledger_task.is_due().await? {
         return Ok(());
     }
@@ -98,7 +99,11 @@ fn interval(period: Duration) -> tokio::time::Interval {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use photofinish_store::conformance::test_settings;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use photofinish_store::StoreSettings;
+    use photofinish_store::conformance::{AlbumFixture, test_settings};
+    use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant};
+    use tempfile::TempDir;
 
     use super::*;
     use crate::tasks::testing::{HeldCosts, WAIT_LIMIT};
@@ -139,5 +144,47 @@ mod tests {
         let ended = timeout(WAIT_LIMIT, futures_util::future::join(flushing, stopping)).await;
         assert!(ended.is_ok(), "it waits for a database that does not respond");
         assert_eq!(costs.written(), 0);
+    }
+    /// A store that enforces credits, with nothing in it.
+    async fn open_enforcing() -> (TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let credits = CreditSettings { is_enforced: true, ..CreditSettings::default() };
+        let store = Store::open(StoreSettings { credits, ..test_settings(folder.path()) }).await.unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn credits_of_who_is_gone_and_those_that_cannot_be_measured_are_unknown() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        // On this thread alone, whose recorder it is.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        metrics::with_local_recorder(&recorder, || {
+            runtime.block_on(async {
+                let (_folder, store) = open_enforcing().await;
+                let fixture = AlbumFixture::create(&store).await;
+                let name = &fixture.key.organization_name;
+                let exported = |value: &str| {
+                    let line = format!("photofinish_credits_available{{organization=\"{name}\"}} {value}");
+                    let page = page.render();
+                    assert!(page.lines().any(|found| found == line), "{line}: {page}");
+                };
+                let (amount, note, granted_by) = (Credits::whole(5), "test".to_owned(), "test".to_owned());
+                let grant = NewGrant { tenant: fixture.tenant, amount, note, granted_by };
+                store.credits.grant(grant).await.unwrap();
+                let mut measured = MeasuredCredits::default();
+                store.measure_credits(&mut measured).await.unwrap();
+                exported("5");
+                // As if it were erased: another database has no such organization.
+                let (_other_folder, other) = open_enforcing().await;
+                other.measure_credits(&mut measured).await.unwrap();
+                exported("NaN");
+                store.measure_credits(&mut measured).await.unwrap();
+                exported("5");
+                store.close().await;
+                store.measure_credits(&mut measured).await.unwrap_err();
+                exported("NaN");
+            });
+        });
     }
 }

@@ -19,22 +19,61 @@ use tokio::time::{Instant, sleep};
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a process has the task after it last took it, which it does before each batch.
 const LEASE_TTL: Duration = Duration::from_secs(60);
-/// Photos of a batch, all of whose pictures are in memory.
-const BATCH: u32 = 32;
 /// Objects that are read or written at once.
 const CONCURRENT_OBJECTS: usize = 8;
 /// A preview is a JPEG file of at most 8192 pixels a side.
 const MAX_PREVIEW_BYTES: u64 = 64 << 20;
-/// After a batch it pauses as long as the batch took: photos that wait to be read come first.
-const PAUSE_FACTOR: u32 = 1;
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
+/// A process that marks, and what it leaves to its other work.
+#[derive(Clone, Copy)]
+pub struct Marker {
+    holder: ProcessId,
+    /// Photos of a batch, all of whose pictures are in memory.
+    batch: u32,
+    /// After a batch it pauses this many times as long as the batch took.
+    pause_factor: u32,
+    /// Whether it leaves the task to processes that read photos, as long as there are any.
+    yields_to_workers: bool,
+}
+
+impl Marker {
+    /// One that reads photos: those that wait come first, and half of a core is left to them.
+    pub fn beside_photos(holder: ProcessId) -> Self {
+        Self { holder, batch: 32, pause_factor: 1, yields_to_workers: false }
+    }
+
+    /// One that answers requests alone, with memory and cores for no more than these. It marks where no worker runs, as where
+    /// they are started when photos wait, in a quarter of one core.
+    pub fn beside_requests(holder: ProcessId) -> Self {
+        Self { holder, batch: 8, pause_factor: 3, yields_to_workers: true }
+    }
+
+    /// Takes the task for a batch; returns whether it has it. One that yields gives it back, so that a worker has it at once.
+    async fn take(self, store: &Store) -> Result<bool, StoreError> {
+        if self.yields_to_workers && has_workers(store).await? {
+            store.tasks.release(self.lease()).await?;
+            return Ok(false);
+        }
+        Ok(store.tasks.take(Task::Marking, self.holder, LEASE_TTL).await?.is_some())
+    }
+
+    fn lease(self) -> TaskLease {
+        TaskLease { task: Task::Marking, holder: self.holder }
+    }
+}
+
+/// Whether a process reads photos now.
+async fn has_workers(store: &Store) -> Result<bool, StoreError> {
+    Ok(store.processes.list().await?.iter().any(|process| process.report.pipeline.is_some()))
+}
+
 /// Marks what is to be marked, until it is dropped.
-pub async fn mark_forever(store: &Store, holder: ProcessId) {
+pub async fn mark_forever(store: &Store, marker: Marker) {
     let mut is_failing = false;
     loop {
         sleep(POLL_INTERVAL).await;
-        let marked = mark_due(store, holder).await;
+        let marked = mark_due(store, marker).await;
         match &marked {
             Ok(0) => {}
             Ok(photos) => tracing::info!(photos, "drew watermarks"),
@@ -50,20 +89,20 @@ pub async fn mark_forever(store: &Store, holder: ProcessId) {
 }
 
 /// Gives the task back, so that another process goes on at once.
-pub async fn release(store: &Store, holder: ProcessId) {
-    if let Err(error) = store.tasks.release(TaskLease { task: Task::Marking, holder }).await {
+pub async fn release(store: &Store, marker: Marker) {
+    if let Err(error) = store.tasks.release(marker.lease()).await {
         tracing::warn!(%error, "failed to release the drawing of watermarks");
     }
 }
 
 /// Marks all that is due if this process has or gets the task; returns how many photos. An album that fails does not keep
 /// the others from being marked.
-async fn mark_due(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
+async fn mark_due(store: &Store, marker: Marker) -> Result<u64, StoreError> {
     let (mut photos, mut first_error) = (0, None);
     let albums = store.watermarks.list_albums_to_mark().await?;
     let had_work = !albums.is_empty();
     for album in albums {
-        match mark_album(store, holder, album).await {
+        match mark_album(store, marker, album).await {
             Ok(Some(marked)) => photos += marked,
             Ok(None) => return Ok(photos),
             Err(error) => first_error = first_error.or(Some(error)),
@@ -71,13 +110,13 @@ async fn mark_due(store: &Store, holder: ProcessId) -> Result<u64, StoreError> {
     }
     // Receipts of erasures wait for who may write marked pictures.
     if had_work {
-        store.tasks.release(TaskLease { task: Task::Marking, holder }).await?;
+        store.tasks.release(marker.lease()).await?;
     }
     first_error.map_or(Ok(photos), Err)
 }
 
-/// Marks the photos of an album; `None` if another process has the task.
-async fn mark_album(store: &Store, holder: ProcessId, album: AlbumToMark) -> Result<Option<u64>, StoreError> {
+/// Marks the photos of an album; `None` if another process has the task, or is to have it.
+async fn mark_album(store: &Store, marker: Marker, album: AlbumToMark) -> Result<Option<u64>, StoreError> {
     let Some(watermark) = store.watermarks.get(album.album).await? else {
         store.watermarks.note_all_marked(album).await?;
         return Ok(Some(0));
@@ -93,15 +132,16 @@ async fn mark_album(store: &Store, holder: ProcessId, album: AlbumToMark) -> Res
     };
     let (mut marked, mut after) = (0, None);
     loop {
-        if store.tasks.take(Task::Marking, holder, LEASE_TTL).await?.is_none() {
+        if !marker.take(store).await? {
             return Ok(None);
         }
         let begun = Instant::now();
-        let unmarked = store.watermarks.list_unmarked(album.album, watermark.version(), after, BATCH).await?;
+        let (version, batch) = (watermark.version(), marker.batch);
+        let unmarked = store.watermarks.list_unmarked(album.album, version, after, batch).await?;
         let Some(last) = unmarked.last() else { break };
         after = Some(*last);
         marked += mark_photos(store, album, &unmarked, &watermark).await?;
-        sleep(MIN_PAUSE.max(begun.elapsed() * PAUSE_FACTOR)).await;
+        sleep(MIN_PAUSE.max(begun.elapsed() * marker.pause_factor)).await;
     }
     store.watermarks.note_all_marked(album).await?;
     Ok(Some(marked))
@@ -152,7 +192,8 @@ async fn remove_of_deleted(store: &Store, album: AlbumToMark, photos: &[PhotoId]
     Ok(())
 }
 
-/// Draws the watermark on previews, one after the other: this has one core at most. Returns what each cost.
+/// Draws the watermark on previews, one after the other: this has one core at most, and none of the threads that answer requests.
+/// Returns what each cost.
 async fn draw(
     previews: Vec<(PhotoId, Bytes)>,
     watermark: Arc<WatermarkPicture>,
@@ -179,4 +220,35 @@ async fn draw(
 
 fn failed(error: &dyn std::error::Error) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, format!("draw watermarks: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::conformance::test_settings;
+    use photofinish_store::model::process::PipelineReport;
+
+    use super::*;
+    use crate::own_process::OwnProcess;
+    use crate::role::Role;
+
+    #[tokio::test]
+    async fn who_answers_requests_draws_watermarks_while_nobody_reads_photos() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let holders =
+            async || store.tasks.list().await.unwrap().iter().map(|task| task.holder).collect::<Vec<_>>();
+        let api = OwnProcess::new(Role::Serve, None);
+        store.processes.report(&api.describe()).await.unwrap();
+        let of_api = Marker::beside_requests(api.id);
+        assert!(of_api.take(&store).await.unwrap());
+        assert_eq!(holders().await, [api.id]);
+        let mut worker = OwnProcess::new(Role::Work, None).describe();
+        worker.report.pipeline = Some(PipelineReport::default());
+        store.processes.report(&worker).await.unwrap();
+        assert!(!of_api.take(&store).await.unwrap());
+        assert!(holders().await.is_empty(), "the worker need not wait for the end of the lease");
+        assert!(Marker::beside_photos(worker.id).take(&store).await.unwrap());
+        store.processes.remove(worker.id).await.unwrap();
+        assert!(!of_api.take(&store).await.unwrap(), "its lease has not ended");
+    }
 }

@@ -16,6 +16,7 @@ use photofinish_store::model::ids::ProcessId;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
+use self::marking::Marker;
 use self::reports::Reporter;
 use crate::config::Config;
 use crate::events::publisher;
@@ -69,9 +70,15 @@ impl Tasks {
                 run_until_stopped(retention::retain_forever(&store, process, retention_max), stopped).await;
             });
         }
-        if role.has_pipeline() {
-            tasks.spawn("draw watermarks", draw_watermarks);
-        }
+        // In every role: where workers are started when photos wait, there may be none.
+        tasks.spawn("draw watermarks", move |store, process, stopped| {
+            let marker = if role.has_pipeline() {
+                Marker::beside_photos(process)
+            } else {
+                Marker::beside_requests(process)
+            };
+            draw_watermarks(store, marker, stopped)
+        });
         Self { tasks: tasks.tasks, reporter, store }
     }
 
@@ -139,10 +146,9 @@ async fn judge_photos(store: Store, process: ProcessId, stopped: watch::Receiver
     judging::release(&store, process).await;
 }
 
-/// Only in processes that process photos.
-async fn draw_watermarks(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
-    run_until_stopped(marking::mark_forever(&store, process), stopped).await;
-    marking::release(&store, process).await;
+async fn draw_watermarks(store: Store, marker: Marker, stopped: watch::Receiver<bool>) {
+    run_until_stopped(marking::mark_forever(&store, marker), stopped).await;
+    marking::release(&store, marker).await;
 }
 
 async fn finish_erasures(store: Store, process: ProcessId, stopped: watch::Receiver<bool>) {
@@ -158,7 +164,7 @@ mod tests {
     use photofinish_store::conformance::test_settings;
     use tempfile::TempDir;
 
-    use super::testing::{CountedReports, HeldCosts};
+    use super::testing::{CountedReports, HeldCosts, WatchedMarking};
     use super::*;
     use crate::config::tests::config;
     use crate::events::client::{SystemLookup, WebhookClients};
@@ -195,6 +201,19 @@ mod tests {
         costs.let_one_end();
         tasks.finish().await;
         assert_eq!((reports.now().is_removed, costs.written()), (true, 1));
+    }
+
+    /// With workers scaled to none nobody else draws them.
+    #[tokio::test]
+    async fn a_process_with_the_api_alone_looks_for_watermarks_to_draw() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let marking = WatchedMarking::install(&mut store);
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = start(&store, Role::Serve, &stopped);
+        marking.wait_until_asked().await;
+        stop.send_replace(true);
+        tasks.stop().await.unwrap();
     }
 
     #[tokio::test]

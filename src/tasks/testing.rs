@@ -10,9 +10,10 @@ use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::{
     CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects,
 };
-use photofinish_store::model::ids::{AlbumId, ProcessId};
+use photofinish_store::model::ids::{AlbumId, PhotoId, ProcessId};
 use photofinish_store::model::process::Process;
-use photofinish_store::traits::{Costs, Processes, Result};
+use photofinish_store::model::watermark::{AlbumToMark, MarkedPhoto, Watermark, WatermarkChange};
+use photofinish_store::traits::{Costs, Processes, Result, Watermarks};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -139,5 +140,72 @@ impl Costs for HeldCosts {
         self.may_end.acquire().await.expect("nobody closes it").forget();
         self.written.fetch_add(1, Ordering::SeqCst);
         Ok(())
+    }
+}
+
+/// Watermarks that tell whether somebody looks for those to be drawn.
+pub struct WatchedMarking {
+    watermarks: Arc<dyn Watermarks>,
+    asked: Semaphore,
+}
+
+impl WatchedMarking {
+    /// Replaces those of a store.
+    pub fn install(store: &mut Store) -> Arc<Self> {
+        let watched = Arc::new(Self { watermarks: Arc::clone(&store.watermarks), asked: Semaphore::new(0) });
+        store.watermarks = watched.clone();
+        watched
+    }
+
+    /// Waits until somebody looks.
+    pub async fn wait_until_asked(&self) {
+        let asked = timeout(WAIT_LIMIT, self.asked.acquire()).await.expect("somebody looks");
+        asked.expect("nobody closes it").forget();
+    }
+}
+
+#[async_trait]
+impl Watermarks for WatchedMarking {
+    async fn get(&self, album: AlbumId) -> Result<Option<Watermark>> {
+        self.watermarks.get(album).await
+    }
+
+    async fn set(&self, album: AlbumId, change: WatermarkChange) -> Result<Watermark> {
+        self.watermarks.set(album, change).await
+    }
+
+    async fn remove(&self, album: AlbumId) -> Result<()> {
+        self.watermarks.remove(album).await
+    }
+
+    async fn count_unmarked(&self, album: AlbumId, version: i64) -> Result<u64> {
+        self.watermarks.count_unmarked(album, version).await
+    }
+
+    async fn find_marked(&self, album: AlbumId) -> Result<Option<PhotoId>> {
+        self.watermarks.find_marked(album).await
+    }
+
+    async fn list_albums_to_mark(&self) -> Result<Vec<AlbumToMark>> {
+        self.asked.add_permits(1);
+        self.watermarks.list_albums_to_mark().await
+    }
+
+    async fn list_unmarked(
+        &self,
+        album: AlbumId,
+        version: i64,
+        after: Option<PhotoId>,
+        limit: u32,
+    ) -> Result<Vec<PhotoId>> {
+        self.watermarks.list_unmarked(album, version, after, limit).await
+    }
+
+    async fn note_marked(&self, album: AlbumId, photos: &[MarkedPhoto], version: i64) -> Result<()> {
+        self.watermarks.note_marked(album, photos, version).await
+    }
+
+    async fn note_all_marked(&self, done: AlbumToMark) -> Result<()> {
+        self.watermarks.note_all_marked(done).await
     }
 }

@@ -38,6 +38,7 @@ mod webhook_traits;
 
 pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
+pub use measures::MeasuredCredits;
 pub use organizations::{Organizations, open_keys, open_organizations};
 pub use panics::panic_message;
 pub use queue::jetstream::{QueueSettings, StreamState, check_stream};

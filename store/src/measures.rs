@@ -1,5 +1,6 @@
 //! Gauges of what is stored, which a task sets again and again.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -12,6 +13,10 @@ use crate::store::Store;
 
 /// How long the measures of the queue may take until they count as unknown: about as long as one is used.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The organizations with a gauge of their credits. It lasts as long as the process, and so do they.
+#[derive(Debug, Default)]
+pub struct MeasuredCredits(BTreeSet<String>);
 
 impl Store {
     /// Sets the gauges of the queue: how many photos wait, and for how long the oldest of them has waited. Both are NaN
@@ -37,18 +42,25 @@ impl Store {
         Ok((depth as f64, age))
     }
 
-    /// Sets the gauge of what live keys can still use, where credits are enforced.
+    /// Sets the gauge of what live keys can still use, where credits are enforced. It is NaN for those of `measured` that are not
+    /// there any more, and for all while nothing can be measured: an old value would be taken for one of today.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub async fn measure_credits(&self) -> Result<(), StoreError> {
+    pub async fn measure_credits(&self, measured: &mut MeasuredCredits) -> Result<(), StoreError> {
         if !self.credits.settings().is_enforced {
             return Ok(());
         }
-        for TenantBalance { organization, balance, .. } in self.credits.list_balances().await? {
-            metrics::gauge!(metric_names::CREDITS_AVAILABLE, "organization" => organization)
-                .set(balance.available().to_f64());
+        let listed = self.credits.list_balances().await;
+        let available =
+            |found: &TenantBalance| (found.organization.clone(), found.balance.available().to_f64());
+        let available: BTreeMap<String, f64> = listed.iter().flatten().map(available).collect();
+        measured.0.extend(available.keys().cloned());
+        for organization in &measured.0 {
+            let credits = available.get(organization).copied().unwrap_or(f64::NAN);
+            metrics::gauge!(metric_names::CREDITS_AVAILABLE, "organization" => organization.clone())
+                .set(credits);
         }
-        Ok(())
+        listed.map(drop)
     }
 }

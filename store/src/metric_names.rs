@@ -74,7 +74,10 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
     metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
     metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
-    metrics::describe_gauge!(CREDITS_AVAILABLE, "Credits that live keys can still use, by organization");
+    metrics::describe_gauge!(
+        CREDITS_AVAILABLE,
+        "Credits that live keys can still use, by organization, NaN if unknown"
+    );
     metrics::describe_counter!(EVENTS_PUBLISHED, "Published events");
     metrics::describe_counter!(WEBHOOK_ATTEMPTS, "Attempts to send events to webhooks, by outcome");
     let seconds = metrics::Unit::Seconds;

@@ -150,6 +150,26 @@ async fn an_index_whose_build_was_interrupted_is_built_again() {
     assert_eq!(valid_indexes(&mut observer).await, INDEXES);
 }
 
+/// A version that is newer than the tables' may be building an index for hours.
+#[tokio::test]
+async fn a_start_that_finds_nothing_to_migrate_does_not_wait_for_one_that_migrates() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    migrate(&url).await.unwrap();
+    let mut other = connect(&url).await;
+    // The turn of those who migrate: "photofin" in ASCII.
+    other.execute("select pg_advisory_lock(x'70686f746f66696e'::bigint)").await.unwrap();
+    tokio::time::timeout(WAIT_LIMIT / 4, migrate(&url)).await.expect("it waits for no turn").unwrap();
+    other.execute("drop index photo_waiting").await.unwrap();
+    let migration = start_migration(&url);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!migration.is_finished(), "it waits for its turn");
+    other.close().await.unwrap();
+    migration.await.unwrap().unwrap();
+    let mut observer = connect(&url).await;
+    assert_eq!(valid_indexes(&mut observer).await, INDEXES);
+}
+
 #[tokio::test]
 async fn photos_that_an_older_version_confirms_are_leased() {
     let Some(server) = Postgres::shared() else { return };

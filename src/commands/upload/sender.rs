@@ -1,7 +1,8 @@
 //! Uploads files into one album: signs, uploads and confirms them in batches, each request retried while that can help.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -25,8 +26,13 @@ const RETRY: RetryPolicy = RetryPolicy {
     max_delay: Duration::from_secs(15),
     upload_statuses: RetriedUploadStatuses::Transient,
 };
-/// For so long an upload waits for a service that does not answer, or answers that it cannot now.
+/// For so long an upload waits for a service or a storage that does not answer, or answers that it cannot now.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// The wait after the retries of a call: it makes none after some answers that pass too.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A storage that took a file within this time is not away. Shorter than the retries of a call take: what was uploaded before an
+/// outage says nothing any more when they have failed.
+const RECENT: Duration = Duration::from_secs(10);
 /// Answers to a whole call after which all others get them too: no key, no right, no album.
 const FINAL_STATUSES: [u16; 3] = [401, 403, 404];
 /// The longest time of one call.
@@ -37,6 +43,11 @@ pub struct Sender {
     client: Client,
     album: String,
     patience: Duration,
+    pause: Duration,
+    /// When a file was uploaded last, by any thread.
+    last_upload: Mutex<Option<Instant>>,
+    /// Whether a file was waited for in vain, and none was uploaded since.
+    is_storage_away: AtomicBool,
     /// Why nothing can be sent any more.
     end: OnceLock<String>,
 }
@@ -110,7 +121,15 @@ impl Sender {
         }
         let options = ClientOptions { timeout: CALL_TIMEOUT, retry: RETRY, ..ClientOptions::default() };
         let client = Client::new(url.as_str(), key, options);
-        Ok(Self { client, album: album.to_string(), patience: PATIENCE, end: OnceLock::new() })
+        Ok(Self {
+            client,
+            album: album.to_string(),
+            patience: PATIENCE,
+            pause: PAUSE,
+            last_upload: Mutex::default(),
+            is_storage_away: AtomicBool::new(false),
+            end: OnceLock::new(),
+        })
     }
 
     /// The photos of the album, by file name.
@@ -158,15 +177,14 @@ impl Sender {
         self.end.get().map(String::as_str)
     }
 
-    /// Signs, uploads and confirms a batch. Where nothing can be sent any more it does nothing, and [`Self::why_ended`] says
-    /// why.
+    /// Signs, uploads and confirms a batch. Where nothing can be sent any more it ends with what was uploaded, and
+    /// [`Self::why_ended`] says why.
     pub fn send_batch(&self, files: &[LocalPhoto], bar: &ProgressBar) -> Outcome {
         let mut outcome = Outcome::default();
-        let tickets = match self.sign_patiently(files, bar) {
+        let tickets = match self.ask_patiently(bar, || self.sign(files)) {
             Ok(tickets) => tickets,
             Err(error) if is_passing(&error) || is_final(&error) => {
-                // Another thread may have said it first.
-                self.end.get_or_init(|| error.to_string());
+                self.end(&error);
                 return outcome;
             }
             Err(error) => {
@@ -177,39 +195,50 @@ impl Sender {
         };
         let mut uploaded = Vec::new();
         for (file, ticket) in files.iter().zip(tickets) {
-            match self.upload_file(file, ticket) {
+            match self.upload_file(file, ticket, bar) {
                 Ok(done) => uploaded.push(done),
+                // This one and those after it are not sent.
+                Err(_) if self.why_ended().is_some() => break,
                 Err(error) => outcome.refuse(file, format!("{error:#}")),
             }
             bar.inc(1);
         }
-        self.confirm(&uploaded, &mut outcome);
+        self.confirm(&uploaded, &mut outcome, bar);
         outcome
     }
 
-    /// Signs, and waits for a service that is away for longer than the retries of a call do: what it refuses meanwhile would
-    /// have to be found and sent again.
-    fn sign_patiently(
+    /// Repeats a call of a service that is away for longer than the retries of the call do: what it refuses meanwhile would have
+    /// to be found and sent again.
+    fn ask_patiently<T>(
         &self,
-        files: &[LocalPhoto],
         bar: &ProgressBar,
-    ) -> Result<Vec<Result<UploadTicket, ErrorBody>>, ClientError> {
+        mut call: impl FnMut() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let begun = Instant::now();
         loop {
-            match self.sign(files) {
-                Err(error)
-                    if is_passing(&error)
-                        && begun.elapsed() < self.patience
-                        && self.why_ended().is_none() =>
-                {
-                    bar.set_message("(the service does not answer, trying again)");
-                }
+            match call() {
+                Err(error) if is_passing(&error) && self.may_wait(begun) => self.pause(bar),
                 result => {
                     bar.set_message("");
                     return result;
                 }
             }
         }
+    }
+
+    /// Whether what failed since `begun` may be tried again.
+    fn may_wait(&self, begun: Instant) -> bool {
+        begun.elapsed() < self.patience && self.why_ended().is_none()
+    }
+
+    fn pause(&self, bar: &ProgressBar) {
+        bar.set_message("(the service does not answer, trying again)");
+        std::thread::sleep(self.pause);
+    }
+
+    /// Sends nothing more. Another thread may have said why first.
+    fn end(&self, error: &ClientError) {
+        self.end.get_or_init(|| error.to_string());
     }
 
     fn sign(&self, files: &[LocalPhoto]) -> Result<Vec<Result<UploadTicket, ErrorBody>>, ClientError> {
@@ -221,47 +250,91 @@ impl Sender {
     }
 
     /// Uploads the bytes of a file. The files of a batch are signed together and uploaded one after the other: on a slow
-    /// line the URL of a late one has expired when its turn comes, and it is signed again, once.
+    /// line the URL of a late one has expired when its turn comes, as it has after an outage, and it is signed again; once where
+    /// the storage refuses it.
     fn upload_file<'a>(
         &self,
         file: &'a LocalPhoto,
         ticket: Result<UploadTicket, ErrorBody>,
+        bar: &ProgressBar,
     ) -> anyhow::Result<UploadedFile<'a>> {
         let mut ticket = ticket.map_err(|error| anyhow::anyhow!("not signed: {error}"))?;
-        // An expired URL is not even tried: some storages refuse in the middle of the body, which looks like a broken
-        // connection.
-        let has_expired = ticket.has_expired();
-        if has_expired {
-            ticket = self.sign_again(file, &ticket)?;
+        let (begun, mut was_signed_again) = (Instant::now(), false);
+        loop {
+            // An expired URL is not even tried: some storages refuse in the middle of the body, which looks like a broken
+            // connection.
+            if ticket.has_expired() {
+                ticket = self.sign_again(file, &ticket, bar)?;
+                was_signed_again = true;
+            }
+            match self.client.upload_file(&ticket.upload_url, file.content_type, &file.path) {
+                Ok(size_bytes) => {
+                    *self.last_upload.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                    self.is_storage_away.store(false, Ordering::SeqCst);
+                    bar.set_message("");
+                    return Ok(UploadedFile { file, photo: ticket.photo_id, size_bytes });
+                }
+                Err(error) if may_have_expired(&error) && !was_signed_again => {
+                    ticket = self.sign_again(file, &ticket, bar)?;
+                    was_signed_again = true;
+                }
+                Err(error) if is_passing(&error) && self.waits_for_storage(&error, begun) => {
+                    self.pause(bar);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        let upload = |url: &str| self.client.upload_file(url, file.content_type, &file.path);
-        let mut result = upload(&ticket.upload_url);
-        if !has_expired && result.as_ref().err().is_some_and(may_have_expired) {
-            ticket = self.sign_again(file, &ticket)?;
-            result = upload(&ticket.upload_url);
+    }
+
+    /// Whether an upload is tried again that failed as all do while the storage is away. Where others succeed it is the file's
+    /// own matter, and the retries of the call were enough. Where none does, the first file that is waited for in vain is
+    /// refused, for it may be its own matter still; with the next one that fails so, the storage is away, and nothing more is
+    /// sent.
+    fn waits_for_storage(&self, error: &ClientError, begun: Instant) -> bool {
+        let last_upload = *self.last_upload.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_upload.is_some_and(|at| at.elapsed() < RECENT) {
+            return false;
         }
-        Ok(UploadedFile { file, photo: ticket.photo_id, size_bytes: result? })
+        if self.is_storage_away.load(Ordering::SeqCst) {
+            self.end(error);
+            return false;
+        }
+        let waits = self.may_wait(begun);
+        if !waits {
+            self.is_storage_away.store(true, Ordering::SeqCst);
+        }
+        waits
     }
 
     /// Replaces a ticket of this run, which was never confirmed.
-    fn sign_again(&self, file: &LocalPhoto, old: &UploadTicket) -> anyhow::Result<UploadTicket> {
-        self.client
-            .delete_photo(&self.album, &old.photo_id)
+    fn sign_again(
+        &self,
+        file: &LocalPhoto,
+        old: &UploadTicket,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<UploadTicket> {
+        self.ask_patiently(bar, || self.client.delete_photo(&self.album, &old.photo_id))
             .context("deleting a photo whose upload URL has expired")?;
-        let ticket = self.sign(std::slice::from_ref(file))?.pop().context("no ticket in the response")?;
+        let tickets = self.ask_patiently(bar, || self.sign(std::slice::from_ref(file)))?;
+        let ticket = tickets.into_iter().next().context("no ticket in the response")?;
         ticket.map_err(|error| anyhow::anyhow!("not signed: {error}"))
     }
 
-    fn confirm(&self, uploaded: &[UploadedFile<'_>], outcome: &mut Outcome) {
+    fn confirm(&self, uploaded: &[UploadedFile<'_>], outcome: &mut Outcome, bar: &ProgressBar) {
         if uploaded.is_empty() {
             return;
         }
         let ids: Vec<&str> = uploaded.iter().map(|file| file.photo.as_str()).collect();
-        let results = match self.client.confirm_photos(&self.album, &ids) {
+        let results = match self.ask_patiently(bar, || self.client.confirm_photos(&self.album, &ids)) {
             Ok(results) => {
                 results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()
             }
-            Err(error) => vec![Err(error.to_string()); uploaded.len()],
+            Err(error) => {
+                if is_passing(&error) {
+                    self.end(&error);
+                }
+                vec![Err(error.to_string()); uploaded.len()]
+            }
         };
         for (UploadedFile { file, size_bytes, .. }, result) in uploaded.iter().zip(results) {
             match result {
@@ -294,8 +367,11 @@ fn may_have_expired(error: &ClientError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use photofinish_servers::{Answer, Receiver};
     use serde_json::json;
+    use tempfile::TempDir;
 
     use super::*;
 
@@ -304,7 +380,7 @@ mod tests {
         let url: Url = format!("http://127.0.0.1:{}", receiver.port()).parse().unwrap();
         let sender = Sender::new(&url, "any", Uuid::nil()).unwrap();
         let options = ClientOptions { retry: RetryPolicy::NEVER, ..sender.client.options() };
-        Sender { client: sender.client.with_options(options), ..sender }
+        Sender { client: sender.client.with_options(options), pause: Duration::ZERO, ..sender }
     }
 
     fn photo() -> LocalPhoto {
@@ -319,7 +395,7 @@ mod tests {
         let receiver = Receiver::start(move |place| if place < 3 { Answer::of(503) } else { signed.clone() });
         let sender = sender_to(&receiver);
         assert_eq!(sender.patience, Duration::from_mins(15));
-        let tickets = sender.sign_patiently(&[photo()], &ProgressBar::hidden()).unwrap();
+        let tickets = sender.ask_patiently(&ProgressBar::hidden(), || sender.sign(&[photo()])).unwrap();
         assert_eq!(tickets[0].as_ref().unwrap().photo_id, "1");
         assert_eq!(receiver.count(), 4);
     }
@@ -342,6 +418,65 @@ mod tests {
         sender.send_batch(&[photo()], &ProgressBar::hidden());
         assert_eq!(sender.why_ended(), Some("the key was refused"));
         assert_eq!(receiver.count(), 1);
+    }
+
+    /// Answers to what is sent of `files` photos: tickets first, whose uploads go to the same place, and then these.
+    fn answer_with(files: usize, then: Vec<Answer>) -> (Receiver, Sender, TempDir, Vec<LocalPhoto>) {
+        let own_port = Arc::new(OnceLock::new());
+        let port_of_receiver = Arc::clone(&own_port);
+        let receiver = Receiver::start(move |place| {
+            let Some(place) = place.checked_sub(1) else {
+                let url = format!("http://127.0.0.1:{}/put", port_of_receiver.wait());
+                let ticket = |number: usize| json!({ "success": true, "uploadUrl": url, "photoId": number.to_string() });
+                let tickets: Vec<_> = (0..files).map(ticket).collect();
+                return answer(&json!({ "results": tickets }));
+            };
+            then.get(place).cloned().unwrap_or_else(|| Answer::of(503))
+        });
+        own_port.set(receiver.port()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jpg");
+        std::fs::write(&path, "bytes").unwrap();
+        let photos = (0..files).map(|_| LocalPhoto { path: path.clone(), ..photo() }).collect();
+        let sender = sender_to(&receiver);
+        (receiver, sender, folder, photos)
+    }
+
+    fn answer(body: &serde_json::Value) -> Answer {
+        Answer { body: body.to_string().into_bytes(), ..Answer::of(200) }
+    }
+
+    #[test]
+    fn a_storage_and_a_service_that_are_away_are_waited_for_while_files_are_sent() {
+        let away = Answer::of(503);
+        let confirmed = answer(&json!({ "results": [{ "success": true }] }));
+        let then = vec![away.clone(), away.clone(), Answer::of(200), away.clone(), away, confirmed];
+        let (receiver, sender, _folder, photos) = answer_with(1, then);
+        let outcome = sender.send_batch(&photos, &ProgressBar::hidden());
+        assert_eq!((outcome.sent, outcome.sent_bytes, outcome.refused.len()), (1, 5, 0), "{outcome:?}");
+        assert_eq!((receiver.count(), sender.why_ended()), (7, None));
+    }
+
+    #[test]
+    fn a_storage_that_stays_away_refuses_one_file_and_ends_the_upload() {
+        let (receiver, sender, _folder, photos) = answer_with(3, Vec::new());
+        let sender = Sender { patience: Duration::ZERO, ..sender };
+        let outcome = sender.send_batch(&photos, &ProgressBar::hidden());
+        assert_eq!((outcome.sent, outcome.refused.len()), (0, 1), "{outcome:?}");
+        assert!(sender.why_ended().is_some_and(|reason| reason.contains("503")), "{:?}", sender.why_ended());
+        assert_eq!(receiver.count(), 3, "the third file is not tried");
+    }
+
+    #[test]
+    fn a_file_that_fails_while_others_are_uploaded_is_not_waited_for() {
+        let receiver = Receiver::start(|_| Answer::of(503));
+        let sender = sender_to(&receiver);
+        let error = sender.client.confirm_photos("any", &["1"]).unwrap_err();
+        assert!(sender.waits_for_storage(&error, Instant::now()));
+        *sender.last_upload.lock().unwrap() = Some(Instant::now());
+        assert!(!sender.waits_for_storage(&error, Instant::now()));
+        assert_eq!(sender.why_ended(), None);
+        assert!(RETRY.delays().sum::<Duration>() > RECENT * 4);
     }
 
     #[test]

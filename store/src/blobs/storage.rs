@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use url::Url;
 
-use crate::blobs::cloud::{BucketLocation, CloudObjects, CloudSettings};
+use crate::blobs::cloud::{BucketLocation, CHECK_OBJECT, CloudObjects, CloudSettings};
 use crate::blobs::local::{self, LocalFiles, LocalSettings};
 use crate::blobs::object_ops::ListedObject;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::model::object_key::ObjectKey;
 use crate::traits::{Blobs, Result};
@@ -34,14 +35,19 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// Opens a folder or a bucket. A missing folder is created if the database contains no photos. A bucket is not
-    /// accessed yet: [`Storage::check`] finds out whether it responds.
+    /// Opens a folder or a bucket. A missing folder is created if the database contains no photos. A bucket is looked into only
+    /// if it does, and need not respond: [`Storage::check`] finds out whether it does.
     ///
     /// # Errors
-    /// `Invalid` for a URL of an unknown kind or settings that do not fit it, `Unavailable` if the disk fails.
+    /// `Invalid` for a URL of an unknown kind or settings that do not fit it, and for a bucket without the photos in the
+    /// database; `Unavailable` if the disk fails.
     pub(crate) async fn open(settings: StorageSettings<'_>) -> Result<Self> {
         if let Some(location) = BucketLocation::parse(settings.url)? {
-            return Ok(Self::Cloud(Arc::new(CloudObjects::open(location, settings.cloud)?)));
+            let objects = CloudObjects::open(location, settings.cloud)?;
+            if settings.has_photos {
+                refuse_wrong_bucket(&objects, settings.url).await?;
+            }
+            return Ok(Self::Cloud(Arc::new(objects)));
         }
         let files = LocalFiles::open_folder(LocalSettings {
             root: local::parse_folder_url(settings.url)?,
@@ -116,6 +122,26 @@ impl Storage {
         match self {
             Self::Local(files) => files.check().await,
             Self::Cloud(objects) => objects.check().await,
+        }
+    }
+}
+
+/// Refuses a bucket or prefix without the photos in the database: with a mistyped one each photo that waits would fail as missing.
+/// One that cannot be looked into is used: its outage is no mistake, and fails no photo.
+async fn refuse_wrong_bucket(objects: &CloudObjects, url: &str) -> Result<()> {
+    match objects.was_used().await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let what = format!(
+                "{url} does not contain the photos in the database: are bucket and prefix right, and the photos copied? To begin \
+                 with an empty one, store an object {CHECK_OBJECT} below the prefix"
+            );
+            Err(StoreError::new(StoreErrorKind::Invalid, what))
+        }
+        Err(error) => {
+            let error = error.to_string_with_causes();
+            tracing::warn!(error, "cannot look whether the bucket has photos, and uses it");
+            Ok(())
         }
     }
 }

@@ -35,6 +35,7 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     photos_leave_the_queue_in_the_order_they_came(store).await;
     the_queue_tells_of_other_organizations_that_wait(store).await;
     the_queue_reports_since_when_its_oldest_photo_waits(store).await;
+    photos_of_an_album_that_is_being_deleted_do_not_wait(store).await;
     queue_outcomes_suite(store).await;
 }
 
@@ -258,4 +259,17 @@ async fn the_queue_reports_since_when_its_oldest_photo_waits(store: &Store) {
     early.delete().await;
     late.delete().await;
     assert_eq!(waiting_since().await, None);
+}
+
+/// Nobody leases them: counted, they would start workers that find nothing to do.
+async fn photos_of_an_album_that_is_being_deleted_do_not_wait(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(3).await;
+    // One of them is a crash suspect.
+    assert_eq!(fixture.lease_fresh(1, Duration::ZERO).await.len(), 1);
+    assert_eq!(store.queue.depth().await.expect("counts"), 3);
+    store.albums.close(&fixture.tenant, fixture.album).await.expect("closes it");
+    assert_eq!(store.queue.depth().await.expect("counts"), 0);
+    assert_eq!(store.queue.waiting_since().await.expect("says since when"), None);
+    fixture.delete().await;
 }

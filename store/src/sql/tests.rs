@@ -63,7 +63,15 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
         (sqlite::DELETE_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (sqlite::DELETE_TEXTS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
-        (queue::DEPTH.into(), &["COVERING INDEX photo_waiting", "photo_suspect (lease_until<?)"]),
+        (
+            queue::DEPTH.into(),
+            &[
+                "COVERING INDEX photo_waiting",
+                "album_closed (closed_at>?)",
+                "photo_fresh (album=? AND confirmed_at>?)",
+                "photo_suspect (lease_until<?)",
+            ],
+        ),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::requeue::LOCK_BATCH, &["PRIMARY KEY (album=? AND id>?)"]),
         (queue::requeue::REQUEUE_BATCH, &["PRIMARY KEY (album=? AND id=?)"]),

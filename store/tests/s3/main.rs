@@ -10,6 +10,7 @@ mod support;
 use bytes::Bytes;
 use photofinish_servers::{BUCKET, Proxy, S3Server, count_files_below};
 use photofinish_store::blobs::cloud::{BucketLocation, CloudObjects, CloudSettings};
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::Blobs;
@@ -112,6 +113,36 @@ async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
     assert_eq!(bucket.head(&key).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.check().await.unwrap_err().kind, StoreErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_bucket_without_the_photos_of_the_database_is_refused() {
+    let Some(server) = S3Server::start() else { return };
+    let test_store = TestStore::new();
+    let open = async |place: &str| {
+        let settings = StoreSettings {
+            storage_url: format!("s3://{place}"),
+            cloud: settings(&server),
+            ..test_store.settings()
+        };
+        Store::open(settings).await
+    };
+    let (right, wrong) = (format!("{BUCKET}/right"), format!("{BUCKET}/wrong"));
+    // Nothing is missing yet, wherever it is.
+    open(&wrong).await.unwrap();
+    let store = open(&right).await.unwrap();
+    AlbumFixture::create(&store).await.create_photos(1).await;
+    store.check_storage().await.unwrap();
+    open(&right).await.expect("it was checked, so that nobody has uploaded yet");
+    let refused = open(&wrong).await.err().expect("no photo is there");
+    assert_eq!(refused.kind, StoreErrorKind::Invalid);
+    assert!(refused.to_string().contains(&format!("s3://{wrong} does not contain the photos")), "{refused}");
+    // As if the photos were copied there.
+    let file = server.bucket().join("wrong").join(random_key(ObjectRole::Original).as_str());
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, "x").unwrap();
+    open(&wrong).await.unwrap();
+    open("no-such-bucket").await.expect("an outage is no mistake");
 }
 
 #[tokio::test]

@@ -42,6 +42,24 @@ fn the_lost_leases_alert_needs_a_count_and_a_share() {
     assert!(is_relative && share.ends_with("> 1"), "busy workers lose some leases: {share}");
 }
 
+/// The first start on a GPU compiles kernels: neither an update nor a new worker has failed because of it.
+#[test]
+fn a_worker_may_take_as_long_to_start_as_its_probe_gives_it() {
+    let Some(helm) = Helm::find("a_worker_may_take_as_long_to_start_as_its_probe_gives_it") else { return };
+    let slower = ["--set", "worker.probes.startup.failureThreshold=721"];
+    let cases: [(&str, &[&str], u64, &str); 3] =
+        [(EXAMPLES[0], &[], 600, "5m"), (EXAMPLES[1], &[], 1200, "15m"), (EXAMPLES[1], &slower, 3905, "61m")];
+    for (example, values, deadline, down_for) in cases {
+        let manifests = helm.manifests(example, values);
+        let workers = &find_manifest(&manifests, "Deployment photofinish-worker")["spec"];
+        assert_eq!(workers["progressDeadlineSeconds"], deadline, "{example}");
+        let groups = &find_manifest(&manifests, "PrometheusRule photofinish")["spec"]["groups"];
+        let rules = groups.as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array());
+        let alert = rules.flatten().find(|rule| rule["alert"] == "PhotofinishWorkerDown").expect("the alert");
+        assert_eq!(alert["for"], down_for, "{example}");
+    }
+}
+
 #[test]
 fn every_alert_is_valid_promql_and_is_documented() {
     let Some(helm) = Helm::find("every_alert_is_promql_and_says_what_is_wrong") else { return };

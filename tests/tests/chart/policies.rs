@@ -96,6 +96,26 @@ fn pods_may_connect_only_to_what_they_need() {
     }
 }
 
+/// The service permits URLs of webhooks with the port 443 and with those from 1024.
+#[test]
+fn webhooks_are_reached_on_every_port_that_their_urls_may_have() {
+    let Some(helm) = Helm::find("webhooks_are_reached_on_every_port_that_their_urls_may_have") else {
+        return;
+    };
+    let manifests = helm.manifests(EXAMPLES[0], &[]);
+    let policy = find_manifest(&manifests, "NetworkPolicy photofinish-api");
+    let rules = policy["spec"]["egress"].as_array().expect("rules");
+    let rule = rules.iter().find(|rule| rule["to"][0]["ipBlock"]["cidr"] == "0.0.0.0/0");
+    let rule = rule.expect("the rule of webhooks");
+    let ports = json!([
+        { "port": 443, "protocol": "TCP" },
+        { "port": 1024, "endPort": 65535, "protocol": "TCP" },
+    ]);
+    assert_eq!(rule["ports"], ports);
+    let excepted = rule["to"][0]["ipBlock"]["except"].as_array().expect("private networks");
+    assert!(excepted.contains(&json!("10.0.0.0/8")), "{excepted:?}");
+}
+
 #[test]
 fn only_who_has_a_role_reaches_the_metadata_of_the_machine() {
     let Some(helm) = Helm::find("only_who_has_a_role_reaches_the_metadata_of_the_machine") else { return };

@@ -171,6 +171,9 @@ fn the_schema_refuses_values_of_a_wrong_kind() {
         ("scratch.tmp=lots", "/scratch/tmp"),
         ("scratch.data=0", "/scratch/data"),
         ("database.existingSecret=postgres://u:p@h/d", "/database/existingSecret"),
+        // A quantile is never above the last bucket: the alert could not fire.
+        ("prometheusRule.thresholds.requestSeconds=30", "/prometheusRule/thresholds/requestSeconds"),
+        ("prometheusRule.thresholds.searchableSeconds=21600", "/prometheusRule/thresholds/searchableSeconds"),
     ];
     for (value, place) in cases {
         let output = helm.template(CPU, &["--set", value]);

@@ -36,7 +36,7 @@ use crate::traits::{ANY_IMAGE, Blobs, Result, UploadConditions};
 pub const LONGEST_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The object that is written to check the bucket, and its folder.
-const CHECK_OBJECT: &str = "check/writable";
+pub(crate) const CHECK_OBJECT: &str = "check/writable";
 const CHECK_FOLDER: &str = "check";
 
 /// For how long after a write a check only reads [`CHECK_OBJECT`]: many clients request readiness every few seconds,
@@ -99,6 +99,23 @@ impl CloudObjects {
             Ok(())
         };
         with_timeout(self.timeouts.read, &path, check).await
+    }
+
+    /// Whether anything says that photos of this service were ever here: an object of one, or that of a check, for a place whose
+    /// photos were all deleted, or never uploaded.
+    ///
+    /// # Errors
+    /// `Unavailable`, also where the credentials may not list the bucket.
+    pub(crate) async fn was_used(&self) -> Result<bool> {
+        let (root, check) = (self.path(KEY_ROOT), self.path(CHECK_OBJECT));
+        let look = async {
+            match self.objects.list(Some(&root)).next().await {
+                Some(Ok(_)) => Ok(true),
+                Some(Err(cause)) => Err(bucket_unavailable("list the bucket", cause)),
+                None => Ok(object_ops::head(&*self.objects, &check).await?.is_some()),
+            }
+        };
+        with_timeout(self.timeouts.read, &root, look).await
     }
 
     /// Whether the bucket keeps older versions of objects, so that what is deleted is still there; `None` when it does not say so,

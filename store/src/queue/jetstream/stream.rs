@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_nats::Event;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::CreateStreamErrorKind;
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
-use async_nats::jetstream::{self, AckKind, Context};
+use async_nats::jetstream::{self, AckKind, Context, ErrorCode};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
@@ -226,7 +226,7 @@ impl WorkStream {
     /// Creates the stream and its consumer, or updates their settings; any number of replicas may do so.
     async fn ensure_stream(&self) -> Result<PullConsumer> {
         const OPERATION: &str = "create the work stream";
-        let config = self.stream_config();
+        let config = stream_config(&self.settings, self.count_replicas().await?);
         match self.context.update_stream(&config).await {
             Ok(_) => {}
             Err(cause) if cause.kind() == CreateStreamErrorKind::NotFound => {
@@ -240,18 +240,16 @@ impl WorkStream {
         created.await.map_err(unavailable_because("create the consumer of the work stream"))
     }
 
-    fn stream_config(&self) -> Config {
-        Config {
-            name: self.settings.stream.clone(),
-            description: Some("photos that wait to be read".into()),
-            subjects: vec![self.subject()],
-            retention: RetentionPolicy::WorkQueue,
-            storage: StorageType::File,
-            num_replicas: self.settings.replicas,
-            discard: DiscardPolicy::Old,
-            max_age: MAX_AGE,
-            duplicate_window: self.settings.duplicate_window().min(MAX_AGE),
-            ..Config::default()
+    /// Returns how many servers store the stream now; 0 if there is none.
+    async fn count_replicas(&self) -> Result<usize> {
+        match self.context.get_stream(&self.settings.stream).await {
+            Ok(stream) => Ok(stream.cached_info().config.num_replicas),
+            Err(cause) => match cause.kind() {
+                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                    Ok(0)
+                }
+                _ => Err(unavailable_because("look for the work stream")(cause)),
+            },
         }
     }
 
@@ -268,7 +266,7 @@ impl WorkStream {
     }
 
     pub(super) fn subject(&self) -> String {
-        format!("{}.work", self.settings.stream)
+        subject(&self.settings)
     }
 
     /// Waits until acknowledgements are sent, unless the server is unavailable.
@@ -311,6 +309,27 @@ impl Delivery {
     }
 }
 
+fn subject(settings: &QueueSettings) -> String {
+    format!("{}.work", settings.stream)
+}
+
+/// The settings of a stream that `replicas` servers store now. More than this process was told to want are kept: the operator
+/// has added them since, and every start and every outage would take them away.
+fn stream_config(settings: &QueueSettings, replicas: usize) -> Config {
+    Config {
+        name: settings.stream.clone(),
+        description: Some("photos that wait to be read".into()),
+        subjects: vec![subject(settings)],
+        retention: RetentionPolicy::WorkQueue,
+        storage: StorageType::File,
+        num_replicas: settings.replicas.max(replicas),
+        discard: DiscardPolicy::Old,
+        max_age: MAX_AGE,
+        duplicate_window: settings.duplicate_window().min(MAX_AGE),
+        ..Config::default()
+    }
+}
+
 /// Logs changes of the connection once each, so that an outage is two lines of the log.
 async fn log_event(event: Event) {
     match event {
@@ -334,4 +353,24 @@ pub(super) fn unavailable_because<E: std::error::Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl Fn(E) -> StoreError {
     move |cause| unavailable(operation).with_source(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_keeps_the_replicas_that_an_operator_has_added() {
+        let settings = |replicas| QueueSettings {
+            url: "nats://127.0.0.1".into(),
+            credentials: None,
+            stream: "test".into(),
+            replicas,
+            ack_wait: Duration::from_secs(60),
+            republish_interval: Duration::from_secs(60),
+        };
+        for (wanted, now, expected) in [(1, 0, 1), (1, 3, 3), (3, 1, 3), (3, 3, 3)] {
+            assert_eq!(stream_config(&settings(wanted), now).num_replicas, expected, "{wanted} {now}");
+        }
+    }
 }

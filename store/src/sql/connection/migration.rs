@@ -1,6 +1,6 @@
 //! Brings the tables of a Postgres server up to date while other processes use them.
 //!
-//! Replicas take turns. A migration waits for a table only briefly and tries again after a pause: whoever needs the table
+//! Replicas take turns, and one that finds nothing to do waits for no turn. A migration waits for a table only briefly and tries again after a pause: whoever needs the table
 //! next waits behind it. Indexes of tables that may be large are no part of a migration: they are built after all of them,
 //! without blocking writes ([`CONCURRENT_INDEXES`]).
 
@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use super::postgres::{SILENCE_LIMIT, connect_options, connect_writable, wait_until_backend_lost};
+use super::schema::{SchemaState, read_server};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sql::connection::timed::SqlxResult;
 use crate::sql::error::store_error;
@@ -95,7 +96,12 @@ pub(crate) async fn migrate(url: &str) -> Result<()> {
     closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(store_error(OPERATION))
 }
 
+/// Migrates unless nothing is pending: a start must not wait while another process builds what this one does not know.
 async fn migrate_in_turn(connection: &mut PgConnection) -> SqlxResult<()> {
+    if is_current(connection).await? {
+        return Ok(());
+    }
+    notice_lost_client(connection).await?;
     wait_for_turn(connection).await?;
     set_lock_timeout(connection, LOCK_TIMEOUT).await?;
     run_migrations(connection).await?;
@@ -107,11 +113,34 @@ async fn migrate_in_turn(connection: &mut PgConnection) -> SqlxResult<()> {
     sqlx::query("select pg_advisory_unlock($1)").bind(TURN_LOCK).execute(connection).await.map(drop)
 }
 
+async fn is_current(connection: &mut PgConnection) -> SqlxResult<bool> {
+    let state = read_server(connection).await?;
+    Ok(matches!(state, SchemaState::Present { pending, .. } if pending.is_empty()))
+}
+
+/// Lets the server end what it does for this process soon after the process is gone: else the turn stays with its backend until
+/// the statement ends, for hours where that builds an index. Left out where the server or its system cannot do it, before
+/// Postgres 14.
+async fn notice_lost_client(connection: &mut PgConnection) -> SqlxResult<()> {
+    match connection.execute("set client_connection_check_interval = '5s'").await {
+        Err(error) if error.as_database_error().is_some() => {
+            tracing::debug!(%error, "the server does not notice when a migration's process is gone");
+            Ok(())
+        }
+        outcome => outcome.map(drop),
+    }
+}
+
 /// Waits until no other replica migrates. The lock is polled and no statement waits for it: building an index waits
 /// for every statement that began before it, so it would wait for replicas that wait for it.
 async fn wait_for_turn(connection: &mut PgConnection) -> SqlxResult<()> {
     let take_turn = "select pg_try_advisory_lock($1)";
+    let mut is_told = false;
     while !sqlx::query_scalar::<_, bool>(take_turn).bind(TURN_LOCK).fetch_one(&mut *connection).await? {
+        if !is_told {
+            tracing::info!("another process migrates the database, waiting for it");
+            is_told = true;
+        }
         sleep(TURN_POLL).await;
     }
     Ok(())

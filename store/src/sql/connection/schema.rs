@@ -96,7 +96,8 @@ async fn has_log(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-async fn read_server(connection: &mut PgConnection) -> SqlxResult<SchemaState> {
+/// Looks at a server through a connection that is open.
+pub(super) async fn read_server(connection: &mut PgConnection) -> SqlxResult<SchemaState> {
     let has_table = "select to_regclass('_sqlx_migrations') is not null";
     let has_table: bool = sqlx::query_scalar(has_table).fetch_one(&mut *connection).await?;
     let mut applied = Applied::new();

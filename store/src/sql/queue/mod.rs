@@ -34,19 +34,25 @@ use crate::traits::{
     PhotoResults, Queue, Reprocessed, Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
 };
 
-/// Counts the waiting photos. Each half reads one partial index: fresh photos, and crash suspects without a running lease.
+/// Counts the waiting photos: fresh photos, and crash suspects without a running lease. Those of albums that are being deleted
+/// are left out, because nobody leases them: they would start workers that find nothing to do. Each part reads an index of such
+/// photos alone; that of the closed albums says `confirmed_at > 0`, which all fresh photos have, for SQLite to choose it.
 pub(crate) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
+     - (select count(*) from album cross join photo where album.closed_at > 0 and photo.album = album.id \
+     and photo.confirmed_at > 0 and photo.state = 'queued' and photo.attempts = 0) \
      + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
-     and lease_until <= $1)";
+     and lease_until <= $1 and (select closed_at from album where album.id = photo.album) is null)";
 
-/// When the oldest fresh photo was queued: one index probe per album with fresh photos, however many photos wait.
+/// When the oldest fresh photo was queued, of albums that are not being deleted: one index probe per album with fresh photos,
+/// however many photos wait.
 pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
      select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
      union all \
      select (select photo.album from photo where state = 'queued' and attempts = 0 \
      and photo.album > waiting.album order by photo.album limit 1) from waiting where waiting.album is not null) \
      select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
-     and photo.album = waiting.album order by confirmed_at limit 1)) from waiting";
+     and photo.album = waiting.album order by confirmed_at limit 1)) from waiting \
+     where (select closed_at from album where album.id = waiting.album) is null";
 
 /// Expires every running lease. Waiting photos have none.
 pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
