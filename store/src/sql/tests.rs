@@ -46,6 +46,13 @@ fn urls_name_files() {
     }
 }
 
+const DEPTH_PLAN: &[&str] = &[
+    "COVERING INDEX photo_waiting",
+    "album_closed (closed_at>?)",
+    "photo_fresh (album=? AND confirmed_at>?)",
+    "photo_suspect (lease_until<?)",
+];
+
 /// Each hot statement, with parts of its plan.
 fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
     [
@@ -63,15 +70,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
         (sqlite::DELETE_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (sqlite::DELETE_TEXTS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
-        (
-            queue::DEPTH.into(),
-            &[
-                "COVERING INDEX photo_waiting",
-                "album_closed (closed_at>?)",
-                "photo_fresh (album=? AND confirmed_at>?)",
-                "photo_suspect (lease_until<?)",
-            ],
-        ),
+        (queue::DEPTH.into(), DEPTH_PLAN),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::requeue::LOCK_BATCH, &["PRIMARY KEY (album=? AND id>?)"]),
         (queue::requeue::REQUEUE_BATCH, &["PRIMARY KEY (album=? AND id=?)"]),
