@@ -6,13 +6,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::Event;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, AckKind, Context, ErrorCode};
+use async_nats::{ConnectOptions, Event};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
@@ -27,7 +27,7 @@ use crate::traits::{Result, UnpublishedPhoto};
 const CONSUMER: &str = "workers";
 
 /// Time limit of a request. A healthy server responds within milliseconds.
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit of acknowledgements. The server redelivers what was not acknowledged after the ack wait.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -87,23 +87,29 @@ pub(crate) struct WorkStream {
     recreated: Notify,
 }
 
+/// Connects with the options of the settings and those that are added.
+pub(super) async fn connect(
+    settings: &QueueSettings,
+    add: impl FnOnce(ConnectOptions) -> ConnectOptions,
+) -> Result<Context> {
+    let servers = settings.server_addresses()?;
+    let options = settings
+        .connect_options()
+        .await?
+        .name("photofinish")
+        .connection_timeout(REQUEST_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT));
+    let client = add(options).connect(servers).await.map_err(unavailable_because("connect to the queue"))?;
+    let mut context = jetstream::new(client);
+    context.set_timeout(REQUEST_TIMEOUT);
+    Ok(context)
+}
+
 impl WorkStream {
     /// Connects in the background without a time limit, and again whenever the connection is lost.
     pub(crate) async fn open(settings: QueueSettings) -> Result<Self> {
-        let servers = settings.server_addresses()?;
-        let client = settings
-            .connect_options()
-            .await?
-            .name("photofinish")
-            .retry_on_initial_connect()
-            .event_callback(log_event)
-            .connection_timeout(REQUEST_TIMEOUT)
-            .request_timeout(Some(REQUEST_TIMEOUT))
-            .connect(servers)
-            .await
-            .map_err(unavailable_because("connect to the queue"))?;
-        let mut context = jetstream::new(client);
-        context.set_timeout(REQUEST_TIMEOUT);
+        let add = |options: ConnectOptions| options.retry_on_initial_connect().event_callback(log_event);
+        let context = connect(&settings, add).await?;
         Ok(Self { settings, context, consumer: Mutex::default(), recreated: Notify::new() })
     }
 

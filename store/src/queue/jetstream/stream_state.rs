@@ -1,11 +1,11 @@
 //! Whether the servers have the work stream, found out by asking alone. Whoever opens the queue creates the stream; a diagnosis
 //! must not.
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::{self, ErrorCode};
 
 use super::settings::QueueSettings;
-use super::stream::{REQUEST_TIMEOUT, unavailable_because};
+use super::stream::{connect, unavailable_because};
 use crate::traits::Result;
 
 /// Whether the servers have a stream.
@@ -23,18 +23,7 @@ pub enum StreamState {
 /// # Errors
 /// `Invalid` for settings that cannot be used, `Unavailable` when no server responds, and when one has no JetStream.
 pub async fn check_stream(settings: &QueueSettings) -> Result<StreamState> {
-    let servers = settings.server_addresses()?;
-    let client = settings
-        .connect_options()
-        .await?
-        .name("photofinish")
-        .connection_timeout(REQUEST_TIMEOUT)
-        .request_timeout(Some(REQUEST_TIMEOUT))
-        .connect(servers)
-        .await
-        .map_err(unavailable_because("connect to the queue"))?;
-    let mut context = jetstream::new(client);
-    context.set_timeout(REQUEST_TIMEOUT);
+    let context = connect(settings, |options| options).await?;
     match context.get_stream(&settings.stream).await {
         Ok(_) => Ok(StreamState::Present),
         Err(cause) => match cause.kind() {
