@@ -18,6 +18,8 @@ use crate::{schema, store};
 const NEEDS_DATABASE: &str = "that needs a database that is up to date";
 /// Why something is not checked with a database that is out of order.
 const NO_DATABASE: &str = "the database could not be opened";
+/// Why something is not checked with a database that is up to date, where it or the storage cannot be used.
+const NO_STORE: &str = "database and storage could not be opened together";
 
 /// Checks the database, and what is behind the store.
 pub(super) async fn check(config: &Config) -> Vec<Finding> {
@@ -25,7 +27,7 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
         Ok(schema) => match schema::describe_unready(config, &schema) {
             Some(database) => {
                 let mut findings = vec![Finding { component: "database", state: database }];
-                findings.extend(check_without_database(config).await);
+                findings.extend(check_without_database(config, &schema).await);
                 findings
             }
             None => check_with_database(config, &schema).await,
@@ -52,9 +54,12 @@ fn check_secret_files(found: anyhow::Result<FoundSecrets>, reason: &str) -> Find
 
 /// Checks bucket and queue without the database: before the first start above all, wrong addresses and credentials are to be
 /// found.
-async fn check_without_database(config: &Config) -> Vec<Finding> {
+async fn check_without_database(config: &Config, schema: &SchemaState) -> Vec<Finding> {
     let mut findings = if config.storage_url.starts_with("file:") {
         vec![not_checked("storage", "a start opens the folder, and creates it where there is none")]
+    } else if matches!(schema, SchemaState::Present { .. }) {
+        // The check would leave an object there, by which a start takes a wrong bucket for the one with the photos.
+        vec![not_checked("storage", NEEDS_DATABASE)]
     } else {
         check_bucket_without_database(config).await
     };
@@ -93,8 +98,8 @@ async fn check_with_database(config: &Config, schema: &SchemaState) -> Vec<Findi
     let opened = match store::open_existing(config, master_secret).await {
         Ok(opened) => opened,
         Err(error) => {
-            let database = Finding { component: "database", state: Err(format!("{error:#}")) };
-            return vec![database, check_secret_files(secrets, NO_DATABASE)];
+            let store = Finding { component: "database and storage", state: Err(format!("{error:#}")) };
+            return vec![store, check_secret_files(secrets, NO_STORE)];
         }
     };
     let store = &opened.store;
