@@ -2,7 +2,7 @@
 //! that it holds for photos of every version of the service. Contains no SQL.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::photo::{BoundingBox, PhotoSize};
 use crate::search::scoring::WornBib;
@@ -121,9 +121,12 @@ fn find_pairs(size: PhotoSize, faces: &[BoundingBox], readings: &[&BibReading]) 
 
 /// Returns the first pairs in which each face and each reading is once at most.
 fn match_nearest(pairs: &[Pair]) -> Vec<Pair> {
+    let (mut faces, mut readings) = (HashSet::new(), HashSet::new());
     let mut matched: Vec<Pair> = Vec::new();
     for pair in pairs {
-        if matched.iter().all(|known| known.face != pair.face && known.reading != pair.reading) {
+        if !faces.contains(&pair.face) && !readings.contains(&pair.reading) {
+            faces.insert(pair.face);
+            readings.insert(pair.reading);
             matched.push(*pair);
         }
     }

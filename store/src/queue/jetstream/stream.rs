@@ -105,6 +105,19 @@ pub(super) async fn connect(
     Ok(context)
 }
 
+/// Looks for the stream; `None` if the servers have none of this name.
+pub(super) async fn find_stream(context: &Context, name: &str) -> Result<Option<Stream>> {
+    match context.get_stream(name).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(cause) => match cause.kind() {
+            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                Ok(None)
+            }
+            _ => Err(unavailable_because("look for the work stream")(cause)),
+        },
+    }
+}
+
 impl WorkStream {
     /// Connects in the background without a time limit, and again whenever the connection is lost.
     pub(crate) async fn open(settings: QueueSettings) -> Result<Self> {
@@ -232,7 +245,9 @@ impl WorkStream {
     /// Creates the stream and its consumer, or updates their settings; any number of replicas may do so.
     async fn ensure_stream(&self) -> Result<PullConsumer> {
         const OPERATION: &str = "create the work stream";
-        let config = stream_config(&self.settings, self.count_replicas().await?);
+        let found = find_stream(&self.context, &self.settings.stream).await?;
+        let replicas = found.map_or(0, |stream| stream.cached_info().config.num_replicas);
+        let config = stream_config(&self.settings, replicas);
         match self.context.update_stream(&config).await {
             Ok(_) => {}
             Err(cause) if cause.kind() == CreateStreamErrorKind::NotFound => {
@@ -244,19 +259,6 @@ impl WorkStream {
         }
         let created = self.context.create_consumer_on_stream(self.consumer_config(), &self.settings.stream);
         created.await.map_err(unavailable_because("create the consumer of the work stream"))
-    }
-
-    /// Returns how many servers store the stream now; 0 if there is none.
-    async fn count_replicas(&self) -> Result<usize> {
-        match self.context.get_stream(&self.settings.stream).await {
-            Ok(stream) => Ok(stream.cached_info().config.num_replicas),
-            Err(cause) => match cause.kind() {
-                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    Ok(0)
-                }
-                _ => Err(unavailable_because("look for the work stream")(cause)),
-            },
-        }
     }
 
     fn consumer_config(&self) -> pull::Config {

@@ -1,11 +1,8 @@
 //! Whether the servers have the work stream, found out by asking alone. Whoever opens the queue creates the stream; a diagnosis
 //! must not.
 
-use async_nats::jetstream::ErrorCode;
-use async_nats::jetstream::context::GetStreamErrorKind;
-
 use super::settings::QueueSettings;
-use super::stream::{connect, unavailable_because};
+use super::stream::{connect, find_stream};
 use crate::traits::Result;
 
 /// Whether the servers have a stream.
@@ -24,13 +21,6 @@ pub enum StreamState {
 /// `Invalid` for settings that cannot be used, `Unavailable` when no server responds, and when one has no JetStream.
 pub async fn check_stream(settings: &QueueSettings) -> Result<StreamState> {
     let context = connect(settings, |options| options).await?;
-    match context.get_stream(&settings.stream).await {
-        Ok(_) => Ok(StreamState::Present),
-        Err(cause) => match cause.kind() {
-            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                Ok(StreamState::Absent)
-            }
-            _ => Err(unavailable_because("look for the work stream")(cause)),
-        },
-    }
+    let found = find_stream(&context, &settings.stream).await?;
+    Ok(if found.is_some() { StreamState::Present } else { StreamState::Absent })
 }

@@ -1,8 +1,8 @@
 //! Brings the tables of a Postgres server up to date while other processes use them.
 //!
-//! Replicas take turns, and one that finds nothing to do waits for no turn. A migration waits for a table only briefly and tries again after a pause: whoever needs the table
-//! next waits behind it. Indexes of tables that may be large are no part of a migration: they are built after all of them,
-//! without blocking writes ([`CONCURRENT_INDEXES`]).
+//! Replicas take turns, and one that finds nothing to do waits for no turn. A migration waits for a table only briefly and
+//! tries again after a pause: whoever needs the table next waits behind it. Indexes of tables that may be large are no part of
+//! a migration: they are built after all of them, without blocking writes ([`CONCURRENT_INDEXES`]).
 
 use std::io;
 use std::time::Duration;

@@ -15,6 +15,7 @@ use crate::sql::statement::{ConnectionRef, query};
 use crate::sql::tasks::fence;
 use crate::traits::Result;
 
+use super::has_bibs;
 use super::versions::raise_version;
 
 const OPERATION: &str = "learn a format of bibs";
@@ -96,12 +97,8 @@ async fn save(
             .bind(now_micros())
             .execute(&mut *transaction)
             .await?;
-        // A list that only excludes bibs judges no others.
-        let entry = "select 1 from start_list_entry where album = $1 and excluded = 0 limit 1";
-        let entry: Option<(i32,)> =
-            query(OPERATION, entry).bind(album).fetch_optional(&mut *transaction).await?;
         let config: AlbumConfig = from_json(&config)?;
-        let has_list = entry.is_some() && config.start_list.enabled;
+        let has_list = config.start_list.enabled && has_bibs(&mut *transaction, OPERATION, album).await?;
         if !learned.judges_as(&before) && config.bib_format == BibFormatConfig::Auto && !has_list {
             raise_version(transaction, OPERATION, album).await?;
         }
