@@ -121,7 +121,7 @@ impl ThreadCounts {
     /// stages get one thread per four cores. Together these are more threads than cores on purpose: a stage without
     /// input sleeps, and any stage can then use a core that the others leave.
     ///
-    /// A thread that reads files does nothing but wait, one photo at a time: some 150 ms for one in a bucket, half of what a
+    /// A thread that reads files does nothing but wait, one photo at a time: some 150 ms for one in a bucket, less than a
     /// core needs for one of 24 megapixels. One thread per core therefore reads what the cores need. How much is in memory does
     /// not depend on their number: the file budget bounds it.
     ///

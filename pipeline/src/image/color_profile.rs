@@ -43,10 +43,8 @@ impl ColorProfile {
 
     /// Reads the profile of a JPEG file with three colours. `None` as well if it is damaged.
     pub(crate) fn from_jpeg(file: &[u8]) -> Option<Self> {
-        if JpegStructure::read(file).components != 3 {
-            return None;
-        }
-        Self::from_bytes(&join_parts(file)?)
+        let profile = Self::from_bytes(&join_parts(file)?)?;
+        (JpegStructure::read(file).components == 3).then_some(profile)
     }
 
     /// Reads the profile of a WebP file. The crate `image` would allocate as much as the file claims that it has.

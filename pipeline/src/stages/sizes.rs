@@ -148,6 +148,7 @@ mod tests {
         config.face.enabled = false;
         assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 2048);
     }
+
     /// A phone's photo of 12 megapixels, as it is stored. Half of its size is too small for the frame, so it is decoded at full
     /// size.
     const PHONE: Size = Size { width: 4032, height: 3024 };

@@ -6,7 +6,7 @@ pub(crate) mod memory_queue;
 
 use std::sync::Arc;
 
-use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+pub(crate) use photofinish_store::conformance::album_config;
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::traits::Lease;
 use time::OffsetDateTime;
@@ -24,29 +24,6 @@ pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
         erased_places: Vec::new(),
         watermark_version: 0,
         spent: Arc::default(),
-    }
-}
-
-/// Returns the configuration of a new album.
-pub(crate) fn album_config() -> AlbumConfig {
-    let recognition = Recognition {
-        enabled: true,
-        confidence_threshold: 50.0,
-        threshold_chosen: Some(false),
-        mode: RecognitionMode::Photo,
-        grid: None,
-    };
-    AlbumConfig {
-        face: recognition.clone(),
-        text: recognition,
-        preview_max_dimension: 2048,
-        preview_watermarked: false,
-        thumbnail_max_dimension: 512,
-        bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-        start_list: Default::default(),
-        bib_format: Default::default(),
-        retention: Default::default(),
-        rest: Default::default(),
     }
 }
 

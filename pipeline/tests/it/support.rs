@@ -15,9 +15,7 @@ use photofinish_pipeline::{
     DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus,
     ProbeSettings, ReservedCores, StopReport,
 };
-use photofinish_store::model::album::{
-    AlbumConfig, DEFAULT_BIB_PATTERN, Grid, NewAlbum, Recognition, RecognitionMode, Tenant,
-};
+use photofinish_store::model::album::{AlbumConfig, Grid, NewAlbum, RecognitionMode, Tenant};
 use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -230,26 +228,9 @@ pub fn wait_until_running(pipeline: &Pipeline) {
     wait_for("status running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
 }
 
+/// How the album of a test is processed: with thumbnails that are smaller than its photos.
 pub fn album_config() -> AlbumConfig {
-    let recognition = Recognition {
-        enabled: true,
-        confidence_threshold: 50.0,
-        threshold_chosen: Some(false),
-        mode: RecognitionMode::Photo,
-        grid: None,
-    };
-    AlbumConfig {
-        face: recognition.clone(),
-        text: recognition,
-        preview_max_dimension: 2048,
-        preview_watermarked: false,
-        thumbnail_max_dimension: 256,
-        bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-        start_list: Default::default(),
-        bib_format: Default::default(),
-        retention: Default::default(),
-        rest: Default::default(),
-    }
+    AlbumConfig { thumbnail_max_dimension: 256, ..conformance::album_config() }
 }
 
 /// The configuration of an album whose texts are read in a grid of 16 x 16 cells.
