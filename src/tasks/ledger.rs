@@ -145,6 +145,7 @@ mod tests {
         assert!(ended.is_ok(), "it waits for a database that does not respond");
         assert_eq!(costs.written(), 0);
     }
+
     /// A store that enforces credits, with nothing in it.
     async fn open_enforcing() -> (TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();

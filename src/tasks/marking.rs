@@ -101,6 +101,9 @@ async fn mark_due(store: &Store, marker: Marker) -> Result<u64, StoreError> {
     let (mut photos, mut first_error) = (0, None);
     let albums = store.watermarks.list_albums_to_mark().await?;
     let had_work = !albums.is_empty();
+    if had_work && marker.yields_to_workers && has_workers(store).await? {
+        return Ok(0);
+    }
     for album in albums {
         match mark_album(store, marker, album).await {
             Ok(Some(marked)) => photos += marked,

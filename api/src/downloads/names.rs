@@ -34,15 +34,14 @@ impl FileNames {
         let time = photo.taken_at.and_then(|time| time.format(TIME).ok());
         let prefix = time.map(|time| format!("{time}-")).unwrap_or_default();
         let stem = format!("{prefix}{}", clean(stem));
-        let dot = if ending.is_empty() { "" } else { "." };
-        let name = format!("{stem}{dot}{ending}");
+        let name = format!("{stem}{ending}");
         let folded = name.to_lowercase();
         if self.used.insert(folded.clone()) {
             return name;
         }
         let number = self.next_numbers.entry(folded).or_insert(2);
         loop {
-            let name = format!("{stem}-{number}{dot}{ending}");
+            let name = format!("{stem}-{number}{ending}");
             *number += 1;
             if self.used.insert(name.to_lowercase()) {
                 return name;
@@ -54,17 +53,14 @@ impl FileNames {
 /// Returns the name of a photo's file that is downloaded alone: as the partner called it, with the ending of what it is.
 pub(crate) fn file_name(filename: &str, file: DownloadFile) -> String {
     let (stem, ending) = split_name(filename, file);
-    let dot = if ending.is_empty() { "" } else { "." };
-    format!("{stem}{dot}{ending}")
+    format!("{stem}{ending}")
 }
 
-/// Returns a name without its ending, and the ending that the file has: all but the original are JPEGs.
+/// Returns a name without its ending, and the ending that the file has, with its dot: all but the original are JPEGs.
 fn split_name(filename: &str, file: DownloadFile) -> (&str, &str) {
-    let (stem, ending) = match filename.rsplit_once('.') {
-        Some((stem, ending)) if !stem.is_empty() && is_ending(ending) => (stem, ending),
-        _ => (filename, ""),
-    };
-    (stem, if file == DownloadFile::Original { ending } else { "jpg" })
+    let dot = filename.rfind('.').filter(|dot| *dot > 0 && is_ending(&filename[dot + 1..]));
+    let (stem, ending) = filename.split_at(dot.unwrap_or(filename.len()));
+    (stem, if file == DownloadFile::Original { ending } else { ".jpg" })
 }
 
 fn is_ending(text: &str) -> bool {

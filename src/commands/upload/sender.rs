@@ -46,7 +46,7 @@ pub struct Sender {
     pause: Duration,
     /// When a file was uploaded last, by any thread.
     last_upload: Mutex<Option<Instant>>,
-    /// Whether a file was waited for in vain, and none was uploaded since.
+    /// Whether a file was refused after the patience, and none was uploaded since.
     is_storage_away: AtomicBool,
     /// Why nothing can be sent any more.
     end: OnceLock<String>,
@@ -286,10 +286,9 @@ impl Sender {
         }
     }
 
-    /// Whether an upload is tried again that failed as all do while the storage is away. Where others succeed it is the file's
-    /// own matter, and the retries of the call were enough. Where none does, the first file that is waited for in vain is
-    /// refused, for it may be its own matter still; with the next one that fails so, the storage is away, and nothing more is
-    /// sent.
+    /// Whether an upload that failed is tried again. While other files are uploaded, the storage works and the fault is in this
+    /// file: it is refused after the retries of its call. While none is uploaded, the storage may be unavailable: the first file is
+    /// tried until the patience ends, and then refused; when the next one fails too, the whole upload ends.
     fn waits_for_storage(&self, error: &ClientError, begun: Instant) -> bool {
         let last_upload = *self.last_upload.lock().unwrap_or_else(PoisonError::into_inner);
         if last_upload.is_some_and(|at| at.elapsed() < RECENT) {

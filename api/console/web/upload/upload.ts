@@ -7,7 +7,7 @@ import { computed, signal } from "@preact/signals";
 
 import type { EntryError } from "../api";
 import { callIn, isOfEndedSession, mode, untilSignedIn } from "../calls";
-import { ApiFailure, backoff, type FailureData, putBytes, wait } from "../common/http";
+import { ApiFailure, backoff, type FailureData, putBytes, toApiFailure, wait } from "../common/http";
 import { session } from "../session";
 import type { FoundFiles, NamedFile } from "./files";
 
@@ -195,7 +195,7 @@ export class Upload {
   private stop(error: unknown, signal: AbortSignal): void {
     if (signal.aborted) return;
     this.abort.abort();
-    this.failure.value = error instanceof ApiFailure ? error : new ApiFailure(0, "UNKNOWN", String(error));
+    this.failure.value = toApiFailure(error);
     this.state.value = "finished";
   }
 

@@ -6,8 +6,8 @@ use crate::zigzag::NATURAL;
 /// The index in a block's values that positions beyond the block are stored at.
 const BEYOND: u8 = 64;
 
-/// Where a zigzag position is stored. Positions beyond the block, which are those of an end of block and of a broken run,
-/// are stored in its [`Block::beyond`].
+/// Where a zigzag position is stored. Positions beyond the block, which are those of a broken run and of a second symbol that
+/// is the next block's, are stored in its [`Block::beyond`].
 pub(super) static STORE_AT: [u8; 256] = {
     let mut at = [BEYOND; 256];
     let mut k = 0;

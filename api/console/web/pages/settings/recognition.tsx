@@ -30,6 +30,9 @@ export function RecognitionForm(props: {
     isEnabled.value = settings.enabled;
     mode.value = settings.mode;
   }, [settings.enabled, settings.mode]);
+  useEffect(() => {
+    grid.value = settings.grid ?? FIRST_GRID;
+  }, [JSON.stringify(settings.grid)]);
   // Switching bibs may change the default that the faces have.
   useEffect(() => {
     threshold.value = settings.confidenceThreshold;
