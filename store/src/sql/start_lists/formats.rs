@@ -15,7 +15,6 @@ use crate::sql::statement::{ConnectionRef, query};
 use crate::sql::tasks::fence;
 use crate::traits::Result;
 
-use super::has_bibs;
 use super::versions::raise_version;
 
 const OPERATION: &str = "learn a format of bibs";
@@ -36,6 +35,17 @@ const SAVE: &str = "insert into bib_format (album, learned, learned_at) values (
 /// Locks the album and says when its format is to be learned next.
 const SCHEDULE: &str = "update album set learn_at = $2 where id = $1 and closed_at is null \
      returning changes, config";
+
+/// Whether an album lists a bib: a list that only excludes some does not say who else is there.
+pub(super) async fn has_bibs<'c>(
+    on: impl Into<ConnectionRef<'c>>,
+    operation: &'static str,
+    album: AlbumId,
+) -> Result<bool> {
+    let any = "select bib from start_list_entry where album = $1 and excluded = 0 limit 1";
+    let any: Option<(String,)> = query(operation, any).bind(album).fetch_optional(on).await?;
+    Ok(any.is_some())
+}
 
 /// The format that was learned last.
 pub(in crate::sql) async fn load<'c>(

@@ -98,17 +98,6 @@ async fn has_list<'c>(
     Ok(lists > 0)
 }
 
-/// Whether an album lists a bib: a list that only excludes some does not say who else is there.
-async fn has_bibs<'c>(
-    on: impl Into<ConnectionRef<'c>>,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<bool> {
-    let any = "select bib from start_list_entry where album = $1 and excluded = 0 limit 1";
-    let any: Option<(String,)> = query(operation, any).bind(album).fetch_optional(on).await?;
-    Ok(any.is_some())
-}
-
 /// What the entries of an album become by an import.
 struct Merged {
     entries: Vec<StartListEntry>,
@@ -298,7 +287,7 @@ impl StartLists for SqlStartLists {
     ) -> Result<Option<HashMap<String, StartListEntry>>> {
         const OPERATION: &str = "find entries of a start list";
         let mut reader = self.database.acquire_reader(OPERATION).await?;
-        if !has_bibs(&mut reader, OPERATION, album).await? {
+        if !formats::has_bibs(&mut reader, OPERATION, album).await? {
             return Ok(None);
         }
         let rows: Vec<EntryRow> =
