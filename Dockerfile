@@ -21,7 +21,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && mkdir -p /out/lib /out/share/photofinish \
     && cp .photofinish/runtime/* /out/lib/ \
     && cp -r .photofinish/models /out/share/photofinish/models \
-    && cp LICENSE models/models.toml /out/share/photofinish/
+    && cp LICENSE NOTICE models/models.toml /out/share/photofinish/
 
 FROM debian:bookworm-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 LABEL org.opencontainers.image.title="photofinish" \

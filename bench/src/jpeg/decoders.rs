@@ -7,9 +7,11 @@ use turbojpeg::{Decompressor, Image, PixelFormat, ScalingFactor};
 
 use crate::process::own_cpu;
 
-/// Both decoders; they keep their buffers from file to file.
+/// The decoders; they keep their buffers from file to file.
 pub(super) struct Decoders {
     ours: photofinish_jpeg::Decoder,
+    /// Ours as on a processor without its vector instructions.
+    portable: photofinish_jpeg::Decoder,
     turbo: Decompressor,
     our_pixels: Vec<u8>,
     turbo_pixels: Vec<u8>,
@@ -19,10 +21,12 @@ pub(super) struct Decoders {
 pub(super) enum Outcome {
     /// Ours found damage, or libjpeg-turbo warned.
     Damaged,
-    /// Both decoded it.
+    /// All decoded it.
     Decoded {
         /// The least CPU of all rounds.
         ours: Duration,
+        /// The least CPU of all rounds.
+        portable: Duration,
         /// The least CPU of all rounds.
         turbo: Duration,
         has_same_pixels: bool,
@@ -33,29 +37,41 @@ impl Decoders {
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
     pub(super) fn new() -> anyhow::Result<Self> {
-        let (ours, turbo) = (photofinish_jpeg::Decoder::new(), Decompressor::new()?);
-        Ok(Self { ours, turbo, our_pixels: Vec::new(), turbo_pixels: Vec::new() })
+        Ok(Self {
+            ours: photofinish_jpeg::Decoder::new(),
+            portable: photofinish_jpeg::Decoder::portable(),
+            turbo: Decompressor::new()?,
+            our_pixels: Vec::new(),
+            turbo_pixels: Vec::new(),
+        })
     }
 
-    /// Decodes a file with both in turn.
+    /// Decodes a file with each in turn.
     ///
     /// # Errors
     /// When libjpeg-turbo does not know the scale.
     pub(super) fn compare(&mut self, file: &[u8], scale: Scale, rounds: usize) -> anyhow::Result<Outcome> {
         self.turbo.set_scaling_factor(ScalingFactor::new(scale.eighths(), 8))?;
-        let [mut ours, mut turbo] = [Duration::MAX; 2];
+        let [mut ours, mut portable, mut turbo] = [Duration::MAX; 3];
+        let mut has_same_pixels = true;
         for _ in 0..rounds.max(1) {
             let start = own_cpu();
             let is_decoded = self.decode_with_turbo(file, scale).is_ok();
             turbo = turbo.min(own_cpu().saturating_sub(start));
+            let Self { our_pixels, turbo_pixels, .. } = self;
             let start = own_cpu();
-            let is_whole = self.decode_with_ours(file, scale).is_ok();
+            let is_whole = decode_with(&mut self.ours, file, scale, our_pixels).is_ok();
             ours = ours.min(own_cpu().saturating_sub(start));
-            if !is_decoded || !is_whole {
+            has_same_pixels &= our_pixels == turbo_pixels;
+            let start = own_cpu();
+            let is_whole_too = decode_with(&mut self.portable, file, scale, our_pixels).is_ok();
+            portable = portable.min(own_cpu().saturating_sub(start));
+            has_same_pixels &= our_pixels == turbo_pixels;
+            if !is_decoded || !is_whole || !is_whole_too {
                 return Ok(Outcome::Damaged);
             }
         }
-        Ok(Outcome::Decoded { ours, turbo, has_same_pixels: self.our_pixels == self.turbo_pixels })
+        Ok(Outcome::Decoded { ours, portable, turbo, has_same_pixels })
     }
 
     /// The least CPU of all rounds of zune-jpeg, which the crate `image` uses, at full size: it knows no other. Nothing for
@@ -70,12 +86,6 @@ impl Decoders {
         Some(least)
     }
 
-    fn decode_with_ours(&mut self, file: &[u8], scale: Scale) -> anyhow::Result<()> {
-        let header = Header::read(file)?;
-        self.our_pixels.resize(header.rgb_bytes(scale), 0);
-        Ok(self.ours.decode(&header, scale, &mut self.our_pixels)?)
-    }
-
     fn decode_with_turbo(&mut self, file: &[u8], scale: Scale) -> anyhow::Result<()> {
         // `decompress` reads the header again; the size is that of our header, which is cheaper.
         let size = Header::read(file)?.scaled_size(scale);
@@ -84,4 +94,16 @@ impl Decoders {
         let pixels = self.turbo_pixels.as_mut_slice();
         Ok(self.turbo.decompress(file, Image { pixels, width, pitch: width * 3, height, format })?)
     }
+}
+
+/// Decodes a file with one of ours into a buffer that is reused.
+fn decode_with(
+    decoder: &mut photofinish_jpeg::Decoder,
+    file: &[u8],
+    scale: Scale,
+    pixels: &mut Vec<u8>,
+) -> anyhow::Result<()> {
+    let header = Header::read(file)?;
+    pixels.resize(header.rgb_bytes(scale), 0);
+    Ok(decoder.decode(&header, scale, pixels)?)
 }

@@ -1,6 +1,6 @@
-//! Our JPEG decoder beside libjpeg-turbo: CPU by sampling, size and scale, and by camera, each file decoded by both in turn,
-//! into buffers that are reused, reading the header included. The least time of each counts. Their pixels are compared
-//! too. Beside them zune-jpeg, at full size.
+//! Our JPEG decoder beside libjpeg-turbo, with vector instructions and without: CPU by sampling, size and scale, and by camera,
+//! each file decoded by each in turn, into buffers that are reused, reading the header included. The least time of each
+//! counts. Their pixels are compared too. Beside them zune-jpeg, at full size.
 
 mod decoders;
 
@@ -47,7 +47,7 @@ pub struct JpegOptions {
 /// Files that are shown in one row: sampling and size.
 type Group = (&'static str, &'static str);
 
-/// A file decoded at one scale by both.
+/// A file decoded at one scale by each.
 struct Lap {
     group: Group,
     scale: &'static str,
@@ -56,6 +56,8 @@ struct Lap {
     /// What EXIF names as the camera.
     camera: Option<String>,
     ours: Duration,
+    /// Ours without vector instructions.
+    portable: Duration,
     turbo: Duration,
     /// At full size only.
     zune: Option<Duration>,
@@ -141,7 +143,7 @@ fn measure_file(
                 results.damaged += 1;
                 break;
             }
-            Outcome::Decoded { ours, turbo, has_same_pixels } => {
+            Outcome::Decoded { ours, portable, turbo, has_same_pixels } => {
                 if !has_same_pixels {
                     results.differing.push(path.to_owned());
                 }
@@ -149,8 +151,18 @@ fn measure_file(
                 let is_full = matches!(scale, Scale::Full);
                 let zune = is_full.then(|| Decoders::time_zune(&file, rounds)).flatten();
                 let camera = camera.clone();
-                let lap = Lap { group, scale: name, is_large, megabytes, camera, ours, turbo, zune };
-                results.laps.push(lap);
+                let scale = name;
+                results.laps.push(Lap {
+                    group,
+                    scale,
+                    is_large,
+                    megabytes,
+                    camera,
+                    ours,
+                    portable,
+                    turbo,
+                    zune,
+                });
             }
         }
     }
@@ -179,6 +191,7 @@ fn sampling_name(sampling: Sampling) -> &'static str {
         Sampling::Full => "4:4:4",
         Sampling::HalfWidth => "4:2:2",
         Sampling::HalfBoth => "4:2:0",
+        _ => "other",
     }
 }
 
@@ -194,6 +207,7 @@ fn size_name(megapixels: f64) -> &'static str {
 fn build_report(results: &Results, options: &JpegOptions) -> Report {
     let mut report = Report::new("jpeg", "Our JPEG decoder beside libjpeg-turbo");
     report.tables.push(to_table(&results.laps));
+    report.tables.push(to_portable_table(&results.laps));
     report.tables.push(to_camera_table(&results.laps));
     let large = results.laps.iter().filter(|lap| lap.is_large && lap.scale == "1/2");
     let ratios: Vec<f64> = large.map(ratio).collect();
@@ -203,7 +217,7 @@ fn build_report(results: &Results, options: &JpegOptions) -> Report {
     ];
     report.notes = vec![
         "Median CPU ms of a file with libjpeg-turbo (in the column of zune-jpeg: with zune-jpeg, at full size), with ours, \
-         and the median of their ratios."
+         and the median of their ratios. Without vector instructions is ours alone: libjpeg-turbo keeps those it has."
             .to_owned(),
         format!(
             "{} files of at least {MIN_BYTES} bytes, of which {} are left to libjpeg-turbo by their kind and {} as damaged; \
@@ -225,11 +239,7 @@ fn to_table(laps: &[Lap]) -> Table {
     columns.extend(SCALES.map(|(_, name)| name));
     columns.push("full, zune-jpeg");
     let mut table = Table::new("", &columns);
-    let mut groups: BTreeMap<Group, Vec<&Lap>> = BTreeMap::new();
-    for lap in laps {
-        groups.entry(lap.group).or_default().push(lap);
-    }
-    for ((sampling, size), laps) in groups {
+    for ((sampling, size), laps) in group_laps(laps) {
         let full: Vec<f64> = laps.iter().filter(|lap| lap.scale == "full").map(|lap| lap.megabytes).collect();
         let mut row = vec![sampling.to_owned(), size.to_owned(), full.len().to_string()];
         row.push(format!("{:.2}", median(&full)));
@@ -240,6 +250,29 @@ fn to_table(laps: &[Lap]) -> Table {
         table.add_row(row);
     }
     table
+}
+
+/// Ours as on a processor without AVX2.
+fn to_portable_table(laps: &[Lap]) -> Table {
+    let mut columns = vec!["sampling", "size"];
+    columns.extend(SCALES.map(|(_, name)| name));
+    let mut table = Table::new("Ours without vector instructions", &columns);
+    for ((sampling, size), laps) in group_laps(laps) {
+        let mut row = vec![sampling.to_owned(), size.to_owned()];
+        row.extend(SCALES.map(|(_, name)| {
+            describe(laps.iter().filter(|lap| lap.scale == name).map(|lap| (lap.turbo, lap.portable)))
+        }));
+        table.add_row(row);
+    }
+    table
+}
+
+fn group_laps(laps: &[Lap]) -> BTreeMap<Group, Vec<&Lap>> {
+    let mut groups: BTreeMap<Group, Vec<&Lap>> = BTreeMap::new();
+    for lap in laps {
+        groups.entry(lap.group).or_default().push(lap);
+    }
+    groups
 }
 
 /// Half size by camera, of the files that name theirs.
@@ -292,6 +325,7 @@ mod tests {
             camera: Some("A camera".to_owned()),
             zune: (scale == "full").then_some(Duration::from_millis(120)),
             ours: Duration::from_millis(ours),
+            portable: Duration::from_millis(2 * ours),
             turbo: Duration::from_millis(turbo),
         };
         let laps = [lap("1/2", 40, 80), lap("1/2", 30, 90), lap("1/2", 50, 50), lap("full", 60, 90)];
@@ -300,6 +334,10 @@ mod tests {
         assert_eq!(table.rows[0][..4], ["4:2:0", "16 MP and more", "1", "6.00"]);
         assert_eq!(table.rows[0][4..6], ["90.0 / 60.0: 1.50", "80.0 / 40.0: 2.00"]);
         assert_eq!(table.rows[0][9], "120.0 / 60.0: 2.00");
+        let portable = to_portable_table(&laps);
+        assert_eq!(portable.rows.len(), 1);
+        assert_eq!(portable.rows[0][..3], ["4:2:0", "16 MP and more", "90.0 / 120.0: 0.75"]);
+        assert_eq!(portable.rows[0][3..5], ["80.0 / 80.0: 1.00", ""]);
         assert_eq!(to_camera_table(&laps).rows, [["A camera", "3", "6.00", "80.0 / 40.0: 2.00"]]);
     }
 }

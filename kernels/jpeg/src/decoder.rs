@@ -1,5 +1,7 @@
 //! The decoder: the buffers that are kept from file to file, and the choice of instructions.
 
+use std::fmt;
+
 use crate::cpu::Cpu;
 use crate::fault::Damage;
 use crate::header::Header;
@@ -15,6 +17,12 @@ const _: () = assert!(Buffers::MAX_BYTES <= MAX_BUFFER_BYTES);
 pub struct Decoder {
     cpu: Cpu,
     buffers: Buffers,
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Decoder").field("uses_vectors", &self.uses_vectors()).finish_non_exhaustive()
+    }
 }
 
 impl Default for Decoder {

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Why a file is not decoded here. None of these says that the file is bad: another decoder must be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// It does not begin like a JPEG file, or ends before its first scan.
     NotJpeg,
@@ -29,6 +30,7 @@ impl Error for Refusal {}
 
 /// What is wrong with the entropy-coded data of a file. Another decoder may make a picture of what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Damage {
     /// A code that is not in the Huffman table.
     InvalidCode,

@@ -2,6 +2,7 @@
 
 /// The scale of the decoded picture: a block of 8 by 8 pixels becomes this many eighths by as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scale {
     /// One eighth of the sides.
     Eighth,
@@ -17,11 +18,12 @@ pub enum Scale {
 
 impl Scale {
     /// All scales, smallest first.
-    pub const ALL: [Self; 5] = [Self::Eighth, Self::Quarter, Self::ThreeEighths, Self::Half, Self::Full];
+    pub const ALL: &'static [Self] =
+        &[Self::Eighth, Self::Quarter, Self::ThreeEighths, Self::Half, Self::Full];
 
     /// Returns the scale of that many eighths, if it is one of those that are decoded.
     pub fn from_eighths(eighths: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|scale| scale.eighths() == usize::from(eighths))
+        Self::ALL.iter().copied().find(|scale| scale.eighths() == usize::from(eighths))
     }
 
     /// Returns the scale in eighths, which is also the number of pixels of a scaled block's side.
@@ -47,8 +49,9 @@ mod tests {
 
     #[test]
     fn sides_are_rounded_up() {
-        assert_eq!(Scale::ALL.map(|scale| scale.apply(1001)), [126, 251, 376, 501, 1001]);
-        assert_eq!(Scale::ALL.map(|scale| scale.apply(1)), [1; 5]);
+        let scaled = |side| Scale::ALL.iter().map(|scale| scale.apply(side)).collect::<Vec<_>>();
+        assert_eq!(scaled(1001), [126, 251, 376, 501, 1001]);
+        assert_eq!(scaled(1), [1; 5]);
     }
 
     #[test]

@@ -1,14 +1,16 @@
-//! JPEG decoding. What cameras write is decoded by our own decoder, in half the time of libjpeg-turbo and with the same
-//! pixels. Everything else (progressive, CMYK, unusual sampling or scale), and whatever ours finds damaged, is decoded and
-//! judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between segments, and scan headers with odd parameters,
-//! which cameras write) from damage (a file that ends early or has invalid codes).
+//! JPEG decoding. What cameras write is decoded by our own decoder, with the pixels of libjpeg-turbo, which takes 1.3 to 1.8
+//! times as long at half size (`bench/RESULTS.md`). Everything else (progressive, CMYK, unusual sampling or scale), and
+//! whatever ours finds damaged, is decoded and judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between
+//! segments and in front of the end marker, scan headers with odd parameters and profiles with odd numbers, which cameras and
+//! editors write) from damage (a file that ends early, has invalid codes, or has data left over in its scan).
 
+use photofinish_jpeg::Damage;
 use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
-use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
+use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image, PixelFormat, ScalingFactor};
 
 use crate::engine::fault::Poison;
-use crate::image::jpeg_structure::{JpegStructure, has_end_marker, with_sequential_parameters};
+use crate::image::jpeg_structure::{JpegStructure, before_pixels, has_end_marker, without_oddities};
 
 /// Maximum scans of a progressive file. Cameras and tools write 3 to 12; a file of many more is made to exhaust the CPU.
 const MAX_SCANS: u32 = 100;
@@ -40,9 +42,9 @@ pub(crate) struct JpegHeader {
 enum TurboError {
     /// A warning that does not affect the pixels.
     HarmlessWarning,
-    /// A warning of a sequential scan whose header has parameters that only other scans have. They do not affect the pixels, but
-    /// nothing is known of the rest of the file. The poison is for a file of which it cannot be known.
-    OddParameters(Poison),
+    /// A warning of what [`without_oddities`] removes. It does not affect the pixels, but nothing is known of the rest of the
+    /// file. The poison is for a file of which it cannot be known.
+    Oddity(Poison),
     /// The file was not decoded, or not reliably.
     Poison(Poison),
 }
@@ -69,21 +71,22 @@ impl JpegDecoder {
         Ok(&mut self.turbo)
     }
 
-    /// Reads the header. Returns `None` when libjpeg-turbo gives a warning for the header itself: its binding then cannot
-    /// decode the file, another decoder may.
+    /// Reads the header. Returns `None` when libjpeg-turbo gives a warning for the header itself, of something else than its
+    /// colour profile: its binding then cannot decode the file, another decoder may.
     ///
     /// # Errors
     /// When the header is damaged or of an unsupported kind.
     pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
-        let header = match self.turbo()?.read_header(file) {
+        let mut result = self.read_turbo_header(file);
+        let has_oddity = matches!(result, Err(TurboError::Oddity(_)));
+        if has_oddity {
+            // The numbers of a profile: libjpeg-turbo looks at them last, when it has read all the rest of the header.
+            result = self.read_turbo_header(&without_oddities(before_pixels(file)));
+        }
+        let header = match result {
             Ok(header) => header,
-            Err(error) => {
-                self.is_spoiled = true;
-                return match classify_error(&error, file) {
-                    TurboError::HarmlessWarning => Ok(None),
-                    TurboError::OddParameters(poison) | TurboError::Poison(poison) => Err(poison),
-                };
-            }
+            Err(TurboError::HarmlessWarning) => return Ok(None),
+            Err(TurboError::Oddity(poison) | TurboError::Poison(poison)) => return Err(poison),
         };
         let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
         let structure = JpegStructure::read(file);
@@ -93,8 +96,17 @@ impl JpegDecoder {
             is_cmyk,
             is_inverted: is_cmyk && structure.is_adobe,
             coefficient_bytes_per_pixel: structure.coefficient_bytes_per_pixel(),
-            copy_bytes: if structure.may_need_a_copy() { file.len() } else { 0 },
+            copy_bytes: if has_oddity || structure.may_need_a_copy() { file.len() } else { 0 },
         }))
+    }
+
+    /// Reads the header by libjpeg-turbo. Returns what it only warns of as an error too.
+    fn read_turbo_header(&mut self, file: &[u8]) -> Result<DecompressHeader, TurboError> {
+        let turbo = self.turbo().map_err(TurboError::Poison)?;
+        turbo.read_header(file).map_err(|error| {
+            self.is_spoiled = true;
+            classify_error(&error, file, is_harmless_in_header)
+        })
     }
 
     /// Decodes as planned, as row-major RGB, into `out`, and sets its length.
@@ -102,33 +114,55 @@ impl JpegDecoder {
     /// # Errors
     /// When the file is damaged.
     pub(crate) fn decode(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
-        if self.decode_baseline(file, plan, out) { Ok(()) } else { self.decode_any(file, plan, out) }
+        let Err(damage) = self.decode_baseline(file, plan, out) else { return Ok(()) };
+        self.decode_any(file, plan, damage, out)
     }
 
-    /// Decodes what cameras write. Returns whether it did: if not, libjpeg-turbo must be asked, and what is in `out` is of
-    /// no use.
-    fn decode_baseline(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> bool {
-        let Some(scale) = photofinish_jpeg::Scale::from_eighths(plan.scale.0) else { return false };
-        let Ok(header) = photofinish_jpeg::Header::read(file) else { return false };
+    /// Decodes what cameras write.
+    ///
+    /// # Errors
+    /// The damage that was found, or nothing if the file is not for our decoder. libjpeg-turbo must then be asked, and what is
+    /// in `out` is of no use.
+    fn decode_baseline(
+        &mut self,
+        file: &[u8],
+        plan: &JpegPlan,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Option<Damage>> {
+        let Some(scale) = photofinish_jpeg::Scale::from_eighths(plan.scale.0) else { return Err(None) };
+        let Ok(header) = photofinish_jpeg::Header::read(file) else { return Err(None) };
         let photofinish_jpeg::Size { width, height } = header.size();
         // Memory was acquired for the size that libjpeg-turbo read.
         if [width, height] != [plan.header.size.width as usize, plan.header.size.height as usize] {
-            return false;
+            return Err(None);
         }
         out.resize(header.rgb_bytes(scale), 0);
-        self.baseline.decode(&header, scale, out).is_ok()
+        self.baseline.decode(&header, scale, out).map_err(Some)
     }
 
-    fn decode_any(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
+    /// Decodes by libjpeg-turbo, which judges the file together with our decoder, if that has found `damage`.
+    fn decode_any(
+        &mut self,
+        file: &[u8],
+        plan: &JpegPlan,
+        damage: Option<Damage>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Poison> {
         out.resize(plan.decoded_size().area() * plan.header.pixel_format().size(), 0);
         let mut result = self.decompress(file, plan, out);
-        if matches!(result, Err(TurboError::OddParameters(_))) {
+        if matches!(result, Err(TurboError::Oddity(_))) {
             // Of all its warnings libjpeg-turbo tells only the first: of a copy without this one it tells what else is wrong.
-            result = self.decompress(&with_sequential_parameters(file), plan, out);
+            result = self.decompress(&without_oddities(file), plan, out);
         }
-        match result {
-            Ok(()) | Err(TurboError::HarmlessWarning) => {}
-            Err(TurboError::OddParameters(poison) | TurboError::Poison(poison)) => return Err(poison),
+        match (result, damage) {
+            (Ok(()), _) => {}
+            // All blocks were read, and a few bytes are in front of the end marker.
+            (Err(TurboError::HarmlessWarning), None | Some(Damage::LeftOver | Damage::MissingMarker)) => {}
+            // Bytes are left over because broken codes ate too few. libjpeg-turbo does not warn of all such codes.
+            (Err(TurboError::HarmlessWarning), Some(damage)) => {
+                return Err(Poison::new(FailureReason::CorruptImage, format!("jpeg: {damage}")));
+            }
+            (Err(TurboError::Oddity(poison) | TurboError::Poison(poison)), _) => return Err(poison),
         }
         if plan.header.is_cmyk {
             rgb_from_cmyk(out, plan.header.is_inverted);
@@ -146,7 +180,7 @@ impl JpegDecoder {
         scaled.map_err(|error| TurboError::Poison(to_poison(&error)))?;
         turbo.decompress(file, image).map_err(|error| {
             self.is_spoiled = true;
-            classify_error(&error, file)
+            classify_error(&error, file, is_harmless_in_scan)
         })
     }
 }
@@ -219,27 +253,41 @@ impl Scale {
     }
 }
 
-/// Warnings that do not affect the pixels: a camera's own bytes between segments, unknown revisions.
-const HARMLESS_WARNINGS: [&str; 4] = [
-    "extraneous bytes before marker",
-    "unknown JFIF revision",
-    "Unknown Adobe color transform",
-    "bad ICC marker",
-];
+/// Warnings of a header that do not affect the pixels: a camera's own bytes between segments, unknown revisions.
+const HARMLESS_IN_HEADER: [&str; 3] =
+    ["extraneous bytes before marker", "unknown JFIF revision", "Unknown Adobe color transform"];
 
-/// Of a scan of a sequential file whose header does not end in `00 3f 00`, as in the photos of many phones.
-const ODD_PARAMETERS_WARNING: &str = "Invalid SOS parameters for sequential JPEG";
+/// Warnings of what [`without_oddities`] removes: of a scan of a sequential file whose header does not end in `00 3f 00`, as in
+/// the photos of many phones, and of a profile whose parts are numbered wrongly.
+const ODDITIES: [&str; 2] = ["Invalid SOS parameters for sequential JPEG", "bad ICC marker"];
+
+/// The most bytes in front of the end marker that are a camera's own. What a damaged scan leaves over is mostly far more.
+const MAX_STRAY_BYTES: u32 = 16;
+
+fn is_harmless_in_header(message: &str) -> bool {
+    HARMLESS_IN_HEADER.iter().any(|harmless| message.contains(harmless))
+}
+
+/// Whether a warning that was not there when the header was read is harmless: it comes after the first scan has begun.
+/// Stray bytes are, if they are few and in front of the end marker. More, or some in front of another marker, are what is
+/// left over of a scan or of one of its restart segments whose broken codes ate too little: libjpeg-turbo does not warn of all
+/// such codes.
+fn is_harmless_in_scan(message: &str) -> bool {
+    let Some((before, marker)) = message.split_once(" extraneous bytes before marker ") else { return false };
+    let count = before.rsplit(' ').next().and_then(|count| count.parse::<u32>().ok());
+    marker.trim_end() == "0xd9" && count.is_some_and(|count| count <= MAX_STRAY_BYTES)
+}
 
 /// Tells a harmless warning from damage by the message: libjpeg-turbo returns an error for both, for a warning after it
 /// has decoded everything. Of several warnings it reports only the first, so a harmless one does not prove that the file
 /// is complete; its end marker does.
-fn classify_error(error: &turbojpeg::Error, file: &[u8]) -> TurboError {
+fn classify_error(error: &turbojpeg::Error, file: &[u8], is_harmless: fn(&str) -> bool) -> TurboError {
     let message = error.to_string();
-    if HARMLESS_WARNINGS.iter().any(|harmless| message.contains(harmless)) && has_end_marker(file) {
+    if is_harmless(&message) && has_end_marker(file) {
         return TurboError::HarmlessWarning;
     }
-    if message.contains(ODD_PARAMETERS_WARNING) {
-        return TurboError::OddParameters(to_poison(error));
+    if ODDITIES.iter().any(|oddity| message.contains(oddity)) {
+        return TurboError::Oddity(to_poison(error));
     }
     // "unsupported" or "Unsupported".
     if message.contains("nsupported") {
@@ -311,8 +359,8 @@ mod tests {
         Scale::ALL.map(|scale| {
             let plan = JpegPlan { header, scale };
             let [mut ours, mut turbos, mut either] = [const { Vec::new() }; 3];
-            let is_ours = decoder.decode_baseline(file, &plan, &mut ours);
-            let expected = decoder.decode_any(file, &plan, &mut turbos).map_err(|poison| poison.reason);
+            let is_ours = decoder.decode_baseline(file, &plan, &mut ours).is_ok();
+            let expected = decoder.decode_any(file, &plan, None, &mut turbos).map_err(|poison| poison.reason);
             assert_eq!(decoder.decode(file, &plan, &mut either).map_err(|poison| poison.reason), expected);
             if expected.is_ok() {
                 assert!(either == turbos && (!is_ours || ours == turbos), "other pixels at {scale:?}");

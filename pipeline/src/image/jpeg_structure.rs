@@ -1,5 +1,5 @@
 //! The segments of a JPEG file: what libjpeg-turbo does not report, or only warns about. Reads markers, never pixels, and
-//! rewrites only what means nothing.
+//! rewrites only what does not change the pixels.
 
 /// What the segments before the first scan say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,12 @@ pub(crate) struct JpegStructure {
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
+/// The marker of segments that may have a part of a colour profile.
+pub(crate) const APP2: u8 = 0xe2;
 const APP14: u8 = 0xee;
+
+/// What the payload of a segment with a profile begins with; the part's number, from 1, and the number of parts follow.
+pub(crate) const PROFILE_SIGNATURE: &[u8; 12] = b"ICC_PROFILE\0";
 
 /// The end of a scan header that has all coefficients, with all their bits: the first coefficient, the last one, and no bits
 /// left out.
@@ -61,7 +66,7 @@ impl JpegStructure {
     }
 
     /// Whether libjpeg-turbo may warn of the parameters of a sequential scan, so that it is given a copy of the file:
-    /// [`with_sequential_parameters`]. Of several scans the later ones are not looked at here.
+    /// [`without_oddities`]. Of several scans the later ones are not looked at here.
     pub(crate) fn may_need_a_copy(&self) -> bool {
         self.is_sequential && (!self.has_usual_scan || self.has_several_scans())
     }
@@ -82,23 +87,37 @@ impl JpegStructure {
     }
 }
 
-/// Returns a copy of a sequential file in which each scan header ends in the parameters that such a scan has. Others mean
-/// nothing there.
-pub(crate) fn with_sequential_parameters(file: &[u8]) -> Vec<u8> {
+/// Returns a copy of a file, as long as the file, without two things of which libjpeg-turbo warns and which do not change the
+/// pixels: in a sequential file each scan header ends in the parameters that such a scan has, as others mean nothing there;
+/// and the parts of a colour profile, whose numbers may contradict each other, are no longer named as such.
+pub(crate) fn without_oddities(file: &[u8]) -> Vec<u8> {
+    let is_sequential = JpegStructure::read(file).is_sequential;
     let mut copy = file.to_vec();
     let mut markers = MarkerIter { file, offset: 0 };
     while let Some((marker, payload)) = markers.next_segment() {
+        // The iterator stands behind the segment, which its payload ends.
+        let end = markers.offset;
         match marker {
-            // The iterator stands behind the segment, which the parameters end.
-            SOS if read_scan_parameters(payload).is_some() => {
-                let end = markers.offset;
+            SOS if is_sequential && read_scan_parameters(payload).is_some() => {
                 copy[end - SEQUENTIAL_PARAMETERS.len()..end].copy_from_slice(&SEQUENTIAL_PARAMETERS);
             }
+            APP2 if payload.starts_with(PROFILE_SIGNATURE) => copy[end - payload.len()] = 0,
             EOI => break,
             _ => {}
         }
     }
     copy
+}
+
+/// Returns what is in front of the pixels of the first scan; the whole file where none begins.
+pub(crate) fn before_pixels(file: &[u8]) -> &[u8] {
+    let mut markers = MarkerIter { file, offset: 0 };
+    while let Some((marker, _)) = markers.next_segment() {
+        if marker == SOS {
+            return &file[..markers.offset];
+        }
+    }
+    file
 }
 
 /// The last bytes of a scan header: which coefficients the scan has, and which of their bits. `None` when the header has not
@@ -223,10 +242,37 @@ mod tests {
         let usual = [0, 63, 0];
         let odd = [(2, [0; 3]), (1, [1, 2, 3]), (1, usual), (2, [0xff; 3])];
         let expected = [(2, usual), (1, usual), (1, usual), (2, usual)];
-        assert_eq!(with_sequential_parameters(&with_scans(0xc0, &odd)), with_scans(0xc0, &expected));
+        assert_eq!(without_oddities(&with_scans(0xc0, &odd)), with_scans(0xc0, &expected));
+        // They mean something in progressive files and in lossless ones.
+        for other in [0xc2, 0xc3] {
+            assert_eq!(without_oddities(&with_scans(other, &odd)), with_scans(other, &odd));
+        }
         // A header without them.
-        let malformed = [0xff, 0xd8, 0xff, 0xda, 0, 6, 3, 4, 5, 6, 0xff, 0xd9];
-        assert_eq!(with_sequential_parameters(&malformed), malformed);
+        let frame = [0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 2, 0, 2, 1, 1, 0x11, 0];
+        let malformed = [&frame[..], &[0xff, 0xda, 0, 6, 3, 4, 5, 6, 0xff, 0xd9]].concat();
+        assert_eq!(without_oddities(&malformed), malformed);
+    }
+
+    #[test]
+    fn the_parts_of_a_profile_get_another_name_and_nothing_else_is_changed() {
+        let scans = with_scans(0xc2, &[(2, [0, 0, 0])]);
+        let file = |name: &[u8; 12]| {
+            let profile = [&[0xff, APP2, 0, 18][..], name, &[2, 1, 0xff, 0xda]].concat();
+            // Cameras have other data in such segments too, and these bytes may be in any segment.
+            let other = [&[0xff, APP2, 0, 6][..], b"MPF\0"].concat();
+            let named = [&[0xff, 0xe1, 0, 14][..], PROFILE_SIGNATURE].concat();
+            [&scans[..2], &profile, &other, &named, &profile, &scans[2..]].concat()
+        };
+        assert_eq!(without_oddities(&file(PROFILE_SIGNATURE)), file(b"\0CC_PROFILE\0"));
+    }
+
+    #[test]
+    fn what_is_in_front_of_the_pixels_ends_with_the_header_of_the_first_scan() {
+        let file = with_scans(0xc0, &[(1, [0, 63, 0]), (1, [0, 63, 0])]);
+        let end = 18 + 10;
+        assert_eq!(file[end..end + 2], [7, 0xff], "the first pixels");
+        assert_eq!(before_pixels(&file), &file[..end]);
+        assert_eq!(before_pixels(&file[..18]), &file[..18]);
     }
 
     #[test]
@@ -264,7 +310,8 @@ mod tests {
             }
             JpegStructure::read(&file);
             has_end_marker(&file);
-            assert_eq!(with_sequential_parameters(&file).len(), file.len());
+            assert_eq!(without_oddities(&file).len(), file.len());
+            assert!(file.starts_with(before_pixels(&file)));
         }
     }
 }

@@ -58,7 +58,7 @@ impl<'w> Bits<'w> {
     pub(super) fn state(self, window: &[u8]) -> BitState {
         let next = self.next as usize - window.as_ptr() as usize;
         debug_assert!(next <= window.len() && self.end == window.as_ptr_range().end);
-        BitState { buffer: self.buffer, count: self.count, next }
+        BitState { buffer: self.buffer, count: self.count & 63, next }
     }
 
     /// Bytes of the window that have not refilled it.
@@ -79,18 +79,20 @@ impl<'w> Bits<'w> {
     #[inline(always)]
     pub(super) unsafe fn refill(&mut self) {
         debug_assert!(self.next as usize + REFILL_BYTES <= self.end as usize);
+        self.count &= 63;
         // SAFETY: the bytes are there, as the caller promises; an array of bytes has no alignment.
         let word = u64::from_be_bytes(unsafe { self.next.cast::<[u8; REFILL_BYTES]>().read() });
         // Bits below `count` may be set already, by the same bytes: or-ing them again changes nothing.
-        self.buffer |= word >> (self.count & 63);
+        self.buffer |= word >> self.count;
         self.next = self.next.wrapping_add(((63 - self.count) >> 3) as usize);
         self.count |= 56;
     }
 
-    /// Drops so many valid bits.
+    /// Drops so many valid bits as the low six bits of `length` say. What is above them stays in the count until it refills,
+    /// which spares each look-up a step.
     #[inline(always)]
     pub(super) fn consume(&mut self, length: u32) {
-        debug_assert!(length <= self.count);
+        debug_assert!(length & 63 <= self.count & 63);
         self.buffer <<= length & 63;
         self.count = self.count.wrapping_sub(length);
     }

@@ -4,6 +4,11 @@
 //! zeros, into a window that stays in the cache, some 32 bytes a step. Then the bit reader refills from the window without
 //! a branch: no marker can come, and the window always holds more bytes than the longest batch of blocks can eat, which is
 //! asked once a batch. The first error ends it: what libjpeg-turbo makes of the rest is for libjpeg-turbo to say.
+//!
+//! Segments between restart markers are decoded one after the other. Two of them in step, or the two halves of a scan, would
+//! be two chains of look-ups that do not wait for each other. Tried by hand on an EPYC (Zen 4), two walks that took turns
+//! symbol by symbol took 0 to 10 % less time than one after the other on photos of 2.7 MB, and 5 to 10 % more on photos of
+//! .4 MB: too little for what it would add.
 
 mod bits;
 mod block;

@@ -160,7 +160,7 @@ impl<'w, 't, 'b> Walk<'w, 't, 'b> {
             // A full block has no end of block: what follows its last symbol, whatever it seems, is the next block's.
             return ControlFlow::Break(Pause::LongCode);
         }
-        self.bits.consume(entry.length());
+        self.bits.consume(entry.raw_length());
         let is_end = entry.is_end();
         self.table = select_unpredictable(is_end, next_dc, ac);
         self.block = select_unpredictable(is_end, self.block.wrapping_add(1), self.block);

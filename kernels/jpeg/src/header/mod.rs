@@ -3,6 +3,8 @@
 mod parser;
 mod segments;
 
+use std::fmt;
+
 use crate::fault::Refusal;
 use crate::huffman::HuffmanSpec;
 use crate::scale::Scale;
@@ -18,6 +20,7 @@ pub struct Size {
 
 /// Which colours are stored, and how many samples of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sampling {
     /// Brightness only.
     Grey,
@@ -44,8 +47,8 @@ pub(crate) struct Component<'a> {
     pub(crate) ac: HuffmanSpec<'a>,
 }
 
-/// The header of a file that can be decoded here.
-#[derive(Clone, Debug)]
+/// The header of a file that can be decoded here. It borrows the file.
+#[derive(Clone)]
 pub struct Header<'a> {
     pub(crate) file: &'a [u8],
     size: Size,
@@ -57,6 +60,20 @@ pub struct Header<'a> {
     pub(crate) scan_start: usize,
 }
 
+/// Without the file, which is a whole photo, and without its tables.
+impl fmt::Debug for Header<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Header")
+            .field("file_bytes", &self.file.len())
+            .field("size", &self.size)
+            .field("sampling", &self.sampling)
+            .field("restart_interval", &self.restart_interval)
+            .field("scan_start", &self.scan_start)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a> Header<'a> {
     /// Reads the segments of `file` up to its first entropy-coded byte.
     ///
@@ -66,7 +83,8 @@ impl<'a> Header<'a> {
         parser::Parser::new(file).read()
     }
 
-    /// Returns the size of the stored picture. No side is zero or longer than 65,500 pixels.
+    /// Returns the size of the stored picture. No side is zero or longer than 65,500 pixels, and a buffer can have its pixels
+    /// in RGB.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -93,5 +111,32 @@ impl<'a> Header<'a> {
             Sampling::Grey => &self.components[..1],
             _ => &self.components,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A grey file of one block whose coefficients are all zeros.
+    #[rustfmt::skip]
+    const ONE_BLOCK: &[&[u8]] = &[
+        &[0xff, 0xd8],
+        &[0xff, 0xdb, 0, 67, 0], &[1; 64],
+        &[0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0],
+        // One code of one bit in each table: no difference, and the end of the block.
+        &[0xff, 0xc4, 0, 38, 0x00, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0],
+        &[0x3f, 0xff, 0xd9],
+    ];
+
+    #[test]
+    fn what_is_shown_of_a_header_names_the_length_of_the_file_and_not_its_bytes() {
+        let mut file = ONE_BLOCK.concat();
+        file.extend([0x77; 10_000]);
+        let shown = format!("{:?}", Header::read(&file).expect("a JPEG file"));
+        assert!(shown.contains(&format!("file_bytes: {}", file.len())), "{shown}");
+        assert!(shown.contains("width: 8") && shown.len() < 300, "{shown}");
     }
 }

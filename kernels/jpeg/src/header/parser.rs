@@ -1,5 +1,6 @@
 //! Reads the segments of a header and puts them together. Where libjpeg-turbo would warn, fail or guess, it refuses, but for
-//! one warning: of three bytes of the scan header that mean nothing here, which many phones fill with other values.
+//! two warnings: of three bytes of the scan header that mean nothing here, which many phones fill with other values, and of
+//! the numbers in the segments of a colour profile, which is not read here.
 
 use crate::fault::Refusal::{self, Malformed, Unsupported};
 use crate::header::segments::{Segment, Segments, read_u16};
@@ -9,6 +10,10 @@ use crate::zigzag::NATURAL;
 
 /// The longest side that libjpeg-turbo decodes, pixels.
 const MAX_SIDE: usize = 65_500;
+
+/// The most bytes of a buffer, as the standard library has it. A picture of the longest sides in RGB has more on targets of
+/// 32 bits.
+const MAX_RGB_BYTES: usize = isize::MAX as usize;
 
 /// The slots for tables that a file may use.
 const SLOTS: usize = 4;
@@ -89,6 +94,9 @@ impl<'a> Parser<'a> {
         }
         if !(1..=MAX_SIDE).contains(&size.width) || !(1..=MAX_SIDE).contains(&size.height) {
             return Err(Unsupported("length of a side"));
+        }
+        if !fits_in_rgb(size, MAX_RGB_BYTES) {
+            return Err(Unsupported("number of pixels"));
         }
         if count != 1 && count != 3 {
             return Err(Unsupported("number of components"));
@@ -233,6 +241,12 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Whether a picture of that size in RGB takes at most `max_bytes`.
+fn fits_in_rgb(size: Size, max_bytes: usize) -> bool {
+    let bytes = size.width.checked_mul(size.height).and_then(|pixels| pixels.checked_mul(3));
+    bytes.is_some_and(|bytes| bytes <= max_bytes)
+}
+
 /// Tells the sampling of a frame's components.
 fn find_sampling(components: &mut [FrameComponent]) -> Result<Sampling, Refusal> {
     if let [grey] = components {
@@ -253,5 +267,28 @@ fn find_sampling(components: &mut [FrameComponent]) -> Result<Sampling, Refusal>
             _ => Err(Unsupported("sampling")),
         },
         _ => Err(Unsupported("sampling")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most bytes of a buffer where pointers have 32 bits.
+    const MAX_BYTES_OF_32_BITS: usize = i32::MAX as usize;
+
+    fn square(side: usize) -> Size {
+        Size { width: side, height: side }
+    }
+
+    #[test]
+    fn a_picture_that_no_buffer_can_have_is_told_by_its_size() {
+        assert!(fits_in_rgb(square(26_754), MAX_BYTES_OF_32_BITS));
+        assert!(!fits_in_rgb(square(26_755), MAX_BYTES_OF_32_BITS));
+        // On 64 bits no file is refused for this.
+        assert_eq!(fits_in_rgb(square(MAX_SIDE), MAX_RGB_BYTES), usize::BITS == 64);
+        // Products that are no number of the target.
+        assert!(!fits_in_rgb(Size { width: usize::MAX, height: 2 }, usize::MAX));
+        assert!(!fits_in_rgb(Size { width: usize::MAX / 2, height: 1 }, usize::MAX));
     }
 }

@@ -1,29 +1,32 @@
 //! What the next bits mean, in 32 bits: so that a table of 2,048 entries takes 8 KiB, and those of brightness and of colour
 //! stay in a first cache level of 32.
 
-/// What the next bits mean. All zero is "look in the long table".
+/// What the next bits mean. A length of zero is "look in the long table".
 ///
 /// | bits   | what                                                                        |
 /// |--------|-----------------------------------------------------------------------------|
 /// | 0..6   | bits to consume, for both symbols                                           |
-/// | 6..11  | advance of the position to the first coefficient                            |
-/// | 11..16 | advance from there to the second; 0 if there is no second                   |
-/// | 17..24 | the first coefficient                                                       |
-/// | 24..31 | the second; the first again if there is no second                           |
-/// | 31     | the block ends here                                                         |
+/// | 6      | the block ends here                                                         |
+/// | 7..12  | advance of the position to the first coefficient                            |
+/// | 12..17 | advance from there to the second; 0 if there is no second                   |
+/// | 18..25 | the second coefficient; the first again if there is no second               |
+/// | 25..32 | the first                                                                   |
 ///
 /// The end of a block alone advances by one and stores a zero there, which changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry(u32);
 
+const LENGTH: u32 = 63;
+const IS_END: u32 = 1 << 6;
+
 impl Entry {
     /// One symbol, if its coefficient fits.
     pub(super) fn single(symbol: Symbol) -> Option<Self> {
         if symbol.is_end() {
-            return Some(Self(symbol.length | 1 << 6 | 1 << 31));
+            return Some(Self(symbol.length | 1 << 7 | IS_END));
         }
         let value = seven_bits(symbol.value)?;
-        Some(Self(symbol.length | symbol.advance << 6 | value << 17 | value << 24))
+        Some(Self(symbol.length | symbol.advance << 7 | value << 18 | value << 25))
     }
 
     /// Two symbols, of which the first is no end, if their coefficients fit.
@@ -31,48 +34,48 @@ impl Entry {
         let length = first.length + second.length;
         let alone = Self::single(Symbol { length, ..first })?;
         if second.is_end() {
-            return Some(Self(alone.0 | 1 << 31));
+            return Some(Self(alone.0 | IS_END));
         }
         let value = seven_bits(second.value)?;
-        Some(Self(alone.0 & !(0x7f << 24) | second.advance << 11 | value << 24))
+        Some(Self(alone.0 & !(0x7f << 18) | second.advance << 12 | value << 18))
     }
 
-    /// In the sign, where it costs one step to know.
     #[inline(always)]
     pub(crate) fn is_end(self) -> bool {
-        (self.0 as i32) < 0
+        self.0 & IS_END != 0
     }
 
     /// Whether the bits are more than the short table knows.
     #[inline(always)]
     pub(crate) fn is_long(self) -> bool {
-        self.0 == 0
+        self.0 & LENGTH == 0
     }
 
-    /// In the low bits, so that a shift may take the entry itself as its count.
+    /// The bits to consume, in the low six bits. What is above them has no meaning: the shifts of processors leave it out, and
+    /// to do so here would make each look-up wait for one step more.
     #[inline(always)]
-    pub(crate) fn length(self) -> u32 {
-        self.0 & 63
+    pub(crate) fn raw_length(self) -> u32 {
+        self.0
     }
 
     #[inline(always)]
     pub(crate) fn advance(self) -> u32 {
-        self.0 >> 6 & 31
+        self.0 >> 7 & 31
     }
 
     #[inline(always)]
     pub(crate) fn advance_to_second(self) -> u32 {
-        self.0 >> 11 & 31
+        self.0 >> 12 & 31
     }
 
     #[inline(always)]
     pub(crate) fn first(self) -> i16 {
-        ((self.0 as i32) << 8 >> 25) as i16
+        (self.0 as i32 >> 25) as i16
     }
 
     #[inline(always)]
     pub(crate) fn second(self) -> i16 {
-        ((self.0 as i32) << 1 >> 25) as i16
+        ((self.0 as i32) << 7 >> 25) as i16
     }
 }
 
@@ -113,11 +116,11 @@ mod tests {
     fn two_symbols_fit_in_an_entry() {
         let first = Symbol { length: 5, advance: 3, value: -7 };
         let both = Entry::pair(first, Symbol { length: 6, advance: 16, value: 63 }).unwrap();
-        assert_eq!([both.length(), both.advance(), both.advance_to_second()], [11, 3, 16]);
+        assert_eq!([both.raw_length() & LENGTH, both.advance(), both.advance_to_second()], [11, 3, 16]);
         assert_eq!([both.first(), both.second()], [-7, 63]);
         assert!(!both.is_end() && !both.is_long());
         let ended = Entry::pair(first, Symbol::end(4)).unwrap();
-        assert_eq!([ended.length(), ended.advance(), ended.advance_to_second()], [9, 3, 0]);
+        assert_eq!([ended.raw_length() & LENGTH, ended.advance(), ended.advance_to_second()], [9, 3, 0]);
         assert_eq!([ended.first(), ended.second()], [-7, -7]);
         assert!(ended.is_end());
         let end = Entry::single(Symbol::end(4)).unwrap();

@@ -74,7 +74,7 @@ mod tests {
         let before = LIVE.load(Ordering::Relaxed);
         let mut decoder = Decoder::new();
         for header in &headers {
-            for scale in Scale::ALL {
+            for &scale in Scale::ALL {
                 let pixels = &mut out[..header.rgb_bytes(scale)];
                 let held = LIVE.load(Ordering::Relaxed) - before;
                 let more = peak_bytes(|| decoder.decode(header, scale, pixels).unwrap());

@@ -48,7 +48,7 @@ mod tests {
         let mut decoders = [Decoder::new(), Decoder::portable()];
         for (file, sampling) in FILES {
             assert_eq!(Header::read(file).expect("a JPEG file").sampling(), sampling);
-            for scale in Scale::ALL {
+            for &scale in Scale::ALL {
                 let pixels = decode(file, scale, &mut decoders).expect("a JPEG file").expect("no damage");
                 let brightest = pixels.iter().max().zip(pixels.iter().min());
                 assert!(

@@ -1,9 +1,10 @@
 //! Damaged files are told from whole ones.
 
 use photofinish_jpeg::{Damage, Decoder, Header, Scale};
-use turbojpeg::Subsamp;
+use turbojpeg::{PixelFormat, Subsamp};
 
 use super::files::{SAMPLINGS, encode};
+use super::pixels::assert_same_pixels;
 use super::{mutation, reference, restart};
 
 fn decode(file: &[u8], scale: Scale) -> Result<(), Damage> {
@@ -95,6 +96,30 @@ fn a_file_of_a_phone_with_other_bytes_in_its_scan_header_is_judged_as_strictly()
         assert!(decode(&file[..end], Scale::Half).is_err(), "{end} of {}", file.len());
     }
     let tally = mutation::run(&[file], 0..1_000);
+    assert!(tally.laxer.is_empty(), "{:#?}", tally.laxer);
+    assert!(tally.damaged > 200 && tally.whole > 0, "{tally:?}");
+}
+
+/// A file with a colour profile in one segment, numbered so.
+fn with_profile(file: &[u8], number: u8, count: u8) -> Vec<u8> {
+    let segment = [&[0xff, 0xe2, 0, 36][..], b"ICC_PROFILE\0", &[number, count], &[7; 20]].concat();
+    let mut copy = file.to_vec();
+    copy.splice(2..2, segment);
+    copy
+}
+
+/// libjpeg-turbo warns of the numbers and the binding fails; the profile does not change the pixels.
+#[test]
+fn a_file_whose_profile_is_numbered_wrongly_has_the_same_pixels_and_is_judged_as_strictly() {
+    let usual = encode((97, 61), 85, Subsamp::Sub2x2, true);
+    let file = with_profile(&usual, 2, 1);
+    let warning = turbojpeg::decompress(&file, PixelFormat::RGB).unwrap_err().to_string();
+    assert!(warning.contains("bad ICC marker"), "{warning}");
+    assert_same_pixels(&file, &mut [Decoder::new(), Decoder::portable()], "numbered 2 of 1");
+    for end in [file.len() * 3 / 4, file.len() - 2] {
+        assert!(decode(&file[..end], Scale::Half).is_err(), "{end} of {}", file.len());
+    }
+    let tally = mutation::run(&[file, with_profile(&usual, 1, 1)], 0..2_000);
     assert!(tally.laxer.is_empty(), "{:#?}", tally.laxer);
     assert!(tally.damaged > 200 && tally.whole > 0, "{tally:?}");
 }

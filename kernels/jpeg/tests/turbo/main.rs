@@ -9,10 +9,10 @@ mod mutate;
 #[cfg(test)]
 mod mutation;
 #[cfg(test)]
-mod photos;
-#[cfg(test)]
 mod pixels;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
+mod same;

@@ -5,6 +5,7 @@ use turbojpeg::{Compressor, Subsamp};
 
 use super::files::{SAMPLINGS, draw, encode};
 use super::reference;
+use super::same::assert_same_pixels_at;
 
 const SIZES: [(usize, usize); 11] = [
     (1, 1),
@@ -22,24 +23,7 @@ const SIZES: [(usize, usize); 11] = [
 
 /// Checks a file at all scales, with and without vectors.
 pub fn assert_same_pixels(file: &[u8], decoders: &mut [Decoder], name: &str) {
-    assert_same_pixels_at(&Scale::ALL, file, decoders, name);
-}
-
-/// Checks a file at some scales.
-pub fn assert_same_pixels_at(scales: &[Scale], file: &[u8], decoders: &mut [Decoder], name: &str) {
-    let header = Header::read(file).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
-    for &scale in scales {
-        let theirs = reference::decode(file, &header, scale).unwrap();
-        for decoder in &mut *decoders {
-            let mut ours = vec![0; header.rgb_bytes(scale)];
-            decoder.decode(&header, scale, &mut ours).unwrap_or_else(|damage| panic!("{name}: {damage}"));
-            if ours != theirs {
-                let first = ours.iter().zip(&theirs).position(|(a, b)| a != b);
-                let vectors = decoder.uses_vectors();
-                panic!("{name} at {scale:?}, vectors {vectors}: byte {first:?} differs");
-            }
-        }
-    }
+    assert_same_pixels_at(Scale::ALL, file, decoders, name);
 }
 
 fn assert_drawings_are_the_same(sampling: Subsamp) {

@@ -36,7 +36,7 @@ fn jpeg_claiming_a_giant(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-fn find_marker(file: &[u8], marker: u8) -> Option<usize> {
+pub(super) fn find_marker(file: &[u8], marker: u8) -> Option<usize> {
     file.windows(2).position(|pair| pair == [0xff, marker])
 }
 

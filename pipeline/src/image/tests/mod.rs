@@ -3,6 +3,7 @@
 pub(crate) mod memory;
 mod parameters;
 mod profiles;
+mod scan_damage;
 mod spoiled;
 
 use image::{DynamicImage, ImageFormat, RgbImage};

@@ -67,3 +67,40 @@ fn another_reader_finds_the_profile_that_was_put_into_a_jpeg() {
         assert_eq!(decode(&file, 32).unwrap().size(), Size { width: 32, height: 24 });
     }
 }
+
+/// A file with a colour profile in one segment that is numbered as the second of one.
+fn with_wrong_number(file: &[u8], profile: &[u8]) -> Vec<u8> {
+    let length = (2 + 12 + 2 + profile.len()) as u16;
+    let segment = [&[0xff, 0xe2][..], &length.to_be_bytes(), b"ICC_PROFILE\0", &[2, 1], profile].concat();
+    let mut copy = file.to_vec();
+    copy.splice(20..20, segment);
+    copy
+}
+
+#[test]
+fn a_profile_that_is_numbered_wrongly_is_left_out_and_hides_no_damage() {
+    let scene = scene(640, 480);
+    let files = [
+        ("baseline", jpeg(&scene, |_| {})),
+        ("progressive", jpeg(&scene, |compressor| compressor.set_progressive(true).unwrap())),
+    ];
+    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    for (name, usual) in files {
+        let file = with_wrong_number(&usual, &rgb_profile(548));
+        let plan = decoder.plan(&file, |_| 320).unwrap();
+        assert_eq!(plan.decoded_size, Size { width: 320, height: 240 }, "{name}, at half size");
+        assert_eq!(plan.color_profile, None, "{name}");
+        // A copy of the file may be made for libjpeg-turbo.
+        let usual_plan = decoder.plan(&usual, |_| 320).unwrap();
+        assert_eq!(plan.peak_bytes, usual_plan.peak_bytes + file.len(), "{name}");
+        let pixels = decoder.decode(&file, &plan).unwrap().frame().pixels().to_vec();
+        let expected = decoder.decode(&usual, &usual_plan).unwrap().frame().pixels().to_vec();
+        assert!(pixels == expected, "{name}: other pixels");
+        // Some of the data is missing, and the file has its end marker.
+        let broken = [&file[..file.len() / 2], &[0xff, 0xd9]].concat();
+        for damaged in [&broken[..], &file[..file.len() - 2], &file[..file.len() / 4 * 3]] {
+            let failure = decode_failure(damaged);
+            assert_eq!(failure, FailureReason::CorruptImage, "{name}, {} bytes", damaged.len());
+        }
+    }
+}
