@@ -47,6 +47,25 @@ async function swipeThrough(page) {
   await page.waitForFunction(() => document.querySelector("[aria-label='Previous photo']").disabled);
 }
 
+/** Pages are loaded as long as there are some, though more photos have come than there were when the first page was counted. */
+async function scrollToTheEnd(page, world) {
+  const operation = "**/api/gallery/photos/list";
+  let real;
+  await page.route(operation, async (route) => {
+    const { cursor } = route.request().postDataJSON();
+    real ??= await (await route.fetch()).json();
+    const photos = Array.from({ length: 60 }, (_, at) => {
+      return { ...real.photos[at % real.photos.length], id: `${cursor ?? "first"} ${at}` };
+    });
+    await route.fulfill({ json: { ...real, photos, total: 40, nextCursor: cursor ? null : "second" } });
+  });
+  await page.goto(world.gallery);
+  await page.locator(".tile").first().waitFor();
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await page.locator("[data-index='60'] .tile").waitFor();
+  await page.unroute(operation);
+}
+
 async function findBySelfie(page, world) {
   await page.getByRole("button", { name: "Search with a selfie" }).click();
   const open = page.getByRole("button", { name: "Open the camera" });
@@ -91,6 +110,7 @@ export async function runnerFlow(world) {
   await page.goto(world.gallery);
   await page.getByRole("heading", { level: 1, name: "Lake Marathon 2026" }).waitFor();
   await findByBib(page, world);
+  await scrollToTheEnd(page, world);
   await page.goto(world.gallery);
   await findBySelfie(page, world);
   await page.getByLabel("Language").selectOption("de");

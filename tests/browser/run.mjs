@@ -11,6 +11,7 @@ import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
 import { checkPages } from "./pages.mjs";
+import { colleaguesFlow } from "./colleagues.mjs";
 import { folderFlow } from "./folders.mjs";
 import { runnerFlow } from "./gallery.mjs";
 import { organizerFlow } from "./organizer.mjs";
@@ -62,6 +63,7 @@ try {
     ["a folder is dropped, its upload paused and resumed, and chosen again", folderFlow],
     ["a webhook is edited, and sends again what was refused", webhookFlow],
     ["photos are selected and filtered, a watermark goes, a start list is odd", selectionFlow],
+    ["colleagues and other tabs change what is shown, and nothing of theirs is undone", colleaguesFlow],
     ["a runner asks to be removed, and the organizer decides", removalFlow],
     ["a viewer is led to no page that is refused", viewerFlow],
     ["all of it works by the keyboard", keyboardFlow],

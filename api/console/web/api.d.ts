@@ -494,6 +494,7 @@ export interface GetUsage {
 
 export interface GrantCredits {
   credits: number;
+  grantId?: string;
   mode: "test" | "live";
   note?: string;
   organization: string;

@@ -91,6 +91,29 @@ export function useWhile(begin: (signal: AbortSignal) => void, inputs: readonly 
   }, inputs);
 }
 
+/**
+ * Runs something as long as the page is seen too, and begins again when it is seen again. For streams: browsers open six
+ * connections to a host at once, and those of pages in the background would leave none for the page that is seen.
+ */
+export function useWhileSeen(begin: (signal: AbortSignal) => void, inputs: readonly unknown[]): void {
+  useEffect(() => {
+    let abort = new AbortController();
+    // At once, not by drawing again: in the background that comes late.
+    const restart = () => {
+      abort.abort();
+      if (document.hidden) return;
+      abort = new AbortController();
+      begin(abort.signal);
+    };
+    document.addEventListener("visibilitychange", restart);
+    restart();
+    return () => {
+      document.removeEventListener("visibilitychange", restart);
+      abort.abort();
+    };
+  }, inputs);
+}
+
 /** A value that changes at most every `milliseconds`, for readers who are told of every change. */
 export function useCalm<T>(source: Signal<T>, milliseconds = 5000): Signal<T> {
   const calm = useSignal(source.value);

@@ -4,6 +4,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 import { type ApiFailure, toApiFailure } from "../common/http";
+import { type LoadedPage, renewPage } from "../common/renew";
 import { VirtualGrid } from "../common/ui/grid";
 import { Empty, ErrorState, Failed, Loading } from "../common/ui/states";
 import { type Gallery, type Photo, type Source, loadPhotos } from "./calls";
@@ -23,12 +24,8 @@ const AHEAD = 5;
 const OLD = 9 * 60_000;
 
 /** A page of what was found. */
-interface Page {
-  /** Brings it again. */
-  cursor: string | null;
+interface Page extends LoadedPage {
   photos: Photo[];
-  /** When the addresses of its pictures came. */
-  since: number;
 }
 
 interface Found {
@@ -62,16 +59,13 @@ function useFound(source: Source) {
     }
     isLoading.value = false;
   };
-  /** A picture did not come: where its address is old, its page comes again. The order of what is shown stays. */
+  /** A picture did not come: where its address is old, its page comes again. */
   const renew = async (missing: Photo) => {
-    const old = found.value?.pages.find((page) => page.photos.some((photo) => photo.id === missing.id));
-    if (!old || Date.now() - old.since < OLD) return;
-    // Also where it fails: each picture that does not come would ask again.
-    old.since = Date.now();
+    const page = found.value?.pages.find(({ photos }) => photos.some((photo) => photo.id === missing.id));
     try {
-      const page = await loadPhotos(source, old.cursor);
-      const fresh = new Map(page.photos.map((photo) => [photo.id, photo]));
-      change(({ photos }) => photos.map((photo) => fresh.get(photo.id) ?? photo));
+      const renewed = await renewPage(page, OLD, (cursor) => loadPhotos(source, cursor));
+      if (!renewed) return;
+      change(({ photos }) => photos.map(renewed));
       failure.value = undefined;
     } catch (error) {
       failure.value = toApiFailure(error);
@@ -126,6 +120,7 @@ export function Results({ gallery, source, onOtherSelfie }: ResultsProps) {
       <VirtualGrid
         items={photos}
         total={total}
+        hasMore={nextCursor !== null}
         label={t("results.label")}
         narrowRow={NARROW_ROW}
         aspect={(photo) => Math.min(3, Math.max(0.4, photo.width / photo.height))}

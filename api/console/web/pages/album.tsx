@@ -22,7 +22,8 @@ const SettingsPage = onDemand(async () => (await rare()).SettingsPage);
 
 /** A page of an album. */
 export function AlbumSection({ albumId, section, photoId }: { albumId: string; section: Section; photoId?: string }) {
-  const load = useLoad((signal) => call("albums/get", { albumId }, signal), [albumId]);
+  // Again for each of its pages: a colleague may have changed it since.
+  const load = useLoad((signal) => call("albums/get", { albumId }, signal), [albumId, section]);
   const album = load.value.value;
   const isPermitted = may.organize.value || !ORGANIZERS_ONLY.includes(section);
   if (!isPermitted) return <NotFound />;

@@ -30,6 +30,8 @@ export class AlbumsProgress {
 
   /** Keeps what is shown up to date until it is aborted. */
   async follow(abort: AbortSignal): Promise<void> {
+    // No event tells of what happened before, such as while the page was in the background.
+    for (const albumId of this.seen.keys()) this.due.add(albumId);
     const onMessage = ({ data: { albumId } }: ActivityEvent) => {
       if (typeof albumId === "string" && this.seen.has(albumId)) this.due.add(albumId);
     };
@@ -40,7 +42,7 @@ export class AlbumsProgress {
     follow<"events/list", ActivityEvent>("events/list", input, options).catch(() => undefined);
     while (!abort.aborted) {
       await wait(ROUND_MS, abort);
-      if (abort.aborted || document.hidden) continue;
+      if (abort.aborted) return;
       const asked = [...this.due].slice(0, MOST_ASKED);
       await Promise.all(asked.map((albumId) => this.ask(albumId)));
     }

@@ -8,7 +8,7 @@ import "./albums.css";
 import type { Album, Progress } from "../api";
 import { call } from "../calls";
 import { formatDay, formatDuration, formatNumber } from "../common/format";
-import { useAction, useLoad, useWhile } from "../common/load";
+import { useAction, useLoad, useWhileSeen } from "../common/load";
 import { link, navigate, place, setQuery } from "../common/router";
 import { Bar } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
@@ -36,7 +36,7 @@ export function AlbumsPage() {
     [title],
   );
   const live = useMemo(() => new AlbumsProgress(), []);
-  useWhile((signal) => void live.follow(signal), []);
+  useWhileSeen((signal) => void live.follow(signal), []);
   const create = may.organize.value && (
     <Button kind="main" onClick={() => (isOpen.value = true)}>
       {t("albums.new")}

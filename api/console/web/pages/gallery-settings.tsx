@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 
 import type { Gallery } from "../api";
 import { call } from "../calls";
+import { useEdits } from "../common/edits";
 import { endOfLocalDay, formatNumber, formatTime, localDay } from "../common/format";
 import { useAction, useLoad } from "../common/load";
 import { Button, CopyText } from "../common/ui/button";
@@ -116,48 +117,30 @@ function pickSettings(gallery: Gallery) {
 
 type Settings = ReturnType<typeof pickSettings>;
 
-/** What the form was loaded with. */
-interface LoadedSettings {
-  before: Settings;
-  /** Also where it has ended, and is shown as not open. */
-  wasEnabled: boolean;
-}
-
-function readSettings(gallery: Gallery): LoadedSettings {
-  return { before: pickSettings(gallery), wasEnabled: gallery.enabled };
-}
-
-/** What was changed in the form. What nobody touched is not sent: a colleague may have changed it meanwhile. */
-function findChanges(form: Settings, { before, wasEnabled }: LoadedSettings): Partial<Settings> {
-  const changed = Object.entries(form).filter(([name, value]) => value !== before[name as keyof Settings]);
-  const changes = Object.fromEntries(changed) as Partial<Settings>;
-  if (changes.expiresAt !== undefined) {
-    // An end that was emptied is the usual one, as the field says: null would say that the gallery has none.
-    changes.expiresAt ??= usualEnd();
-    // Another end alone would open one that has ended.
-    if (form.enabled !== wasEnabled) changes.enabled = form.enabled;
-  }
-  return changes;
+/** What is sent of what was changed in the form. */
+function completeChanges(changed: Partial<Settings>, isShownOpen: boolean, { enabled }: Gallery): Partial<Settings> {
+  if (changed.expiresAt === undefined) return changed;
+  // An end that was emptied is the usual one, as the field says: null would say that the gallery has none.
+  const changes = { ...changed, expiresAt: changed.expiresAt ?? usualEnd() };
+  // Another end alone would open one that has ended, and is shown as not open.
+  return isShownOpen === enabled ? changes : { ...changes, enabled: isShownOpen };
 }
 
 function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery: Gallery) => void }) {
-  const loaded = useSignal(readSettings(gallery));
-  const form = useSignal(loaded.value.before);
-  const set = (change: Partial<Gallery>) => (form.value = { ...form.value, ...change });
-  const save = useAction(async () => {
-    const changes = findChanges(form.value, loaded.value);
-    const saved = await call("albums/gallery/update", { albumId: gallery.albumId, ...changes });
-    loaded.value = readSettings(saved);
-    form.value = loaded.value.before;
-    onSaved(saved);
-    notify(t("settings.saved"));
-  });
-  const open = (enabled: boolean) => {
-    const isOver = enabled && hasEnded(form.value);
-    set(isOver ? { enabled, expiresAt: usualEnd() } : { enabled });
+  const { shown, set, save: saveEdits } = useEdits<Settings>(pickSettings(gallery));
+  const { enabled, bibSearch, selfieSearch, browse } = shown;
+  const save = useAction(() =>
+    saveEdits(async (changed) => {
+      const changes = completeChanges(changed, enabled, gallery);
+      onSaved(await call("albums/gallery/update", { albumId: gallery.albumId, ...changes }));
+      notify(t("settings.saved"));
+    }),
+  );
+  const open = (isOpen: boolean) => {
+    const isOver = isOpen && hasEnded(shown);
+    set(isOver ? { enabled: isOpen, expiresAt: usualEnd() } : { enabled: isOpen });
   };
-  const { enabled, bibSearch, selfieSearch, browse } = form.value;
-  const needsContact = selfieSearch && !(form.value.contact && form.value.privacyUrl);
+  const needsContact = selfieSearch && !(shown.contact && shown.privacyUrl);
   return (
     <form
       class="panel panel-split"
@@ -187,7 +170,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
           checked={browse}
           onChange={(checked) => set({ browse: checked })}
         />
-        <GalleryTexts form={form.value} set={set} />
+        <GalleryTexts form={shown} set={set} />
         <Failed failure={save.failure.value} />
         <div class="row">
           <Button kind="main" type="submit" busy={save.isBusy.value}>
@@ -199,7 +182,7 @@ function GalleryForm({ gallery, onSaved }: { gallery: Gallery; onSaved: (gallery
   );
 }
 
-type FormProps = { form: Settings; set: (change: Partial<Gallery>) => void };
+type FormProps = { form: Settings; set: (change: Partial<Settings>) => void };
 
 function GalleryTexts({ form, set }: FormProps) {
   const day = form.expiresAt ? localDay(form.expiresAt) : "";

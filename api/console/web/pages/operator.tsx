@@ -1,7 +1,7 @@
 /** The health of the whole service, for who operates it. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import type { PipelineOverview, Process, ServiceHealth } from "../api";
 import { call, follow, mode } from "../calls";
@@ -151,7 +151,16 @@ function Tasks({ tasks }: Pick<ServiceHealth, "tasks">) {
   );
 }
 
+/** A new id in the form of a UUID. Pages that came without TLS have no `crypto.randomUUID`. */
+function createId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 function GrantCredits({ onClose }: { onClose: () => void }) {
+  // One for all attempts: where the answer of the first is lost, the second grants nothing more.
+  const [grantId] = useState(createId);
   const organization = useSignal(session.value?.organization.name ?? "");
   const chosen = useSignal<Mode>(mode.value);
   const credits = useSignal("");
@@ -162,6 +171,7 @@ function GrantCredits({ onClose }: { onClose: () => void }) {
       mode: chosen.value,
       credits: Number(credits.value),
       note: note.value.trim(),
+      grantId,
     });
     notify(t("operator.granted", { balance: formatNumber(balance, 2) }));
     onClose();

@@ -5,8 +5,8 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { PipelineOverview, Progress } from "../api";
 import { follow } from "../calls";
 import { formatDuration, formatNumber } from "../common/format";
-import { type ApiFailure, toApiFailure } from "../common/http";
-import { useCalm, useWhile } from "../common/load";
+import { type ApiFailure, toApiFailure, wait } from "../common/http";
+import { useCalm, useWhileSeen } from "../common/load";
 import { link } from "../common/router";
 import { Bar } from "../common/ui/bar";
 import { ErrorState, Loading } from "../common/ui/states";
@@ -18,12 +18,15 @@ import { findUpload } from "../upload/upload";
 import { type AlbumProps, AlbumFrame } from "./album-frame";
 import { StageGraph } from "./stages";
 
+/** How soon after its end the progress is followed again while the pipeline is at work, milliseconds. */
+const AGAIN_MS = 3000;
+
 /** The first page of an album. */
 export function OverviewPage({ album }: AlbumProps) {
   const pipeline = useSignal<PipelineOverview | undefined>(undefined);
   const isAway = useSignal(false);
   const failure = useSignal<ApiFailure | undefined>(undefined);
-  useWhile((signal) => {
+  useWhileSeen((signal) => {
     const onMessage = (message: PipelineOverview) => (pipeline.value = message);
     const onConnection = (connected: boolean) => (isAway.value = !connected);
     // Who may not see the pipeline sees the counts alone.
@@ -59,7 +62,7 @@ function countInFlight(pipeline: PipelineOverview | undefined): number {
 }
 
 /**
- * Follows the progress. Its stream ends when the album is idle; the pipeline, or what is uploaded here, says when there is
+ * Follows the progress. Its stream ends when the album is idle; the pipeline, or what is uploaded here, says when there may be
  * something to follow again.
  */
 function useLiveProgress(albumId: string, pipeline: Signal<PipelineOverview | undefined>, failure: Signal<ApiFailure | undefined>) {
@@ -75,13 +78,20 @@ function useLiveProgress(albumId: string, pipeline: Signal<PipelineOverview | un
     seen.value = now;
     if (isIdle.peek()) nudge.value += 1;
   }
-  useWhile(
+  useWhileSeen(
     (signal) => {
-      isIdle.value = false;
       const onMessage = (message: Progress) => (progress.value = message);
-      follow("albums/progress", { albumId }, { signal, onMessage })
-        .then(() => (isIdle.value = true))
-        .catch((error: unknown) => (failure.value = toApiFailure(error)));
+      const followOn = async () => {
+        do {
+          isIdle.value = false;
+          await follow("albums/progress", { albumId }, { signal, onMessage });
+          if (signal.aborted) return;
+          isIdle.value = true;
+          await wait(AGAIN_MS, signal);
+          // What the pipeline reads may be of other albums for hours, and some of this one among it.
+        } while (!signal.aborted && countInFlight(pipeline.peek()) > 0);
+      };
+      followOn().catch((error: unknown) => (failure.value = toApiFailure(error)));
     },
     [albumId, nudge.value],
   );

@@ -5,6 +5,7 @@ import { signal } from "@preact/signals";
 import type { Photo, PhotoPage } from "../api";
 import { call, mode } from "../calls";
 import { type ApiFailure, toApiFailure } from "../common/http";
+import { type LoadedPage, renewPage } from "../common/renew";
 import type { PhotoFilter } from "../types";
 
 /** Photos per request. */
@@ -12,13 +13,9 @@ const PAGE = 500;
 /** Addresses of pictures last an hour; a list older than this, milliseconds, is loaded again. */
 export const FRESH_MS = 45 * 60_000;
 
-/** A page that was loaded. */
-interface LoadedPage {
-  /** Brings it again. */
-  cursor: string | null;
+/** A page that was loaded, with the ids of its photos. */
+interface ListedPage extends LoadedPage {
   ids: Set<string>;
-  /** When the addresses of its pictures came. */
-  since: number;
 }
 
 /** A list of photos. */
@@ -30,7 +27,7 @@ export class PhotoList {
   readonly isThere = signal(false);
   readonly failure = signal<ApiFailure | undefined>(undefined);
   private cursor: string | null = null;
-  private readonly pages: LoadedPage[] = [];
+  private readonly pages: ListedPage[] = [];
   private loading: Promise<void> | undefined;
   private readonly loadedAt = Date.now();
 
@@ -78,16 +75,13 @@ export class PhotoList {
     return call("photos/photo/list", { albumId: this.albumId, limit: PAGE, ...this.filter, ...from });
   }
 
-  /** A picture did not come: where its address is old, its page comes again. The order of what is shown stays. */
+  /** A picture did not come: where its address is old, its page comes again. */
   async renew(photoId: string): Promise<void> {
-    const old = this.pages.find(({ ids }) => ids.has(photoId));
-    if (!old || Date.now() - old.since < FRESH_MS) return;
-    // Also where it fails: each picture that does not come would ask again.
-    old.since = Date.now();
+    const page = this.pages.find(({ ids }) => ids.has(photoId));
     try {
-      const { photos } = await this.loadPage(old.cursor);
-      const fresh = new Map(photos.map((photo) => [photo.id, photo]));
-      this.photos.value = this.photos.value.map((photo) => fresh.get(photo.id) ?? photo);
+      const renewed = await renewPage(page, FRESH_MS, (cursor) => this.loadPage(cursor));
+      if (!renewed) return;
+      this.photos.value = this.photos.value.map(renewed);
       this.failure.value = undefined;
     } catch (error) {
       this.failure.value = toApiFailure(error);

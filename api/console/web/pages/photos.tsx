@@ -70,6 +70,7 @@ function Photos({ list, albumId, cameFrom }: { list: PhotoList; albumId: string;
       <VirtualGrid
         items={list.photos.value}
         total={list.total.value}
+        hasMore={list.hasMore}
         label={t("album.photos")}
         aspect={(photo) => (photo.width && photo.height ? photo.width / photo.height : USUAL_ASPECT)}
         itemKey={(photo) => photo.id}

@@ -2,8 +2,9 @@
 
 import { useSignal } from "@preact/signals";
 
-import type { AlbumConfig, AlbumConfigChange, AlbumDetail } from "../api";
+import type { AlbumConfig, AlbumDetail, RetentionChange } from "../api";
 import { call } from "../calls";
+import { useEdits } from "../common/edits";
 import { useAction } from "../common/load";
 import { navigate } from "../common/router";
 import { Button } from "../common/ui/button";
@@ -25,10 +26,12 @@ export function SettingsPage({ album, load }: AlbumProps) {
   const isReprocessing = useSignal(false);
   const { config } = album;
   const save: Save = async (change) => {
-    const updated = await call("albums/update", { albumId, ...change });
+    const { reprocessingNeeded, ...saved } = await call("albums/update", { albumId, ...change });
+    // Shown at once; what the answer does not have comes with the next load.
+    load.value.value = { ...(load.value.value ?? album), ...saved };
     notify(t("settings.saved"));
     load.reload();
-    isReprocessing.value = updated.reprocessingNeeded;
+    isReprocessing.value = reprocessingNeeded;
   };
   return (
     <AlbumFrame album={album} section="settings">
@@ -52,13 +55,17 @@ export function SettingsPage({ album, load }: AlbumProps) {
 type RetentionProps = { config: AlbumConfig; save: Save } & Pick<AlbumDetail, "expiring">;
 
 function RetentionForm({ config, expiring, save }: RetentionProps) {
-  const photos = useSignal(String(config.retention.photosDays ?? ""));
-  const faces = useSignal(String(config.retention.facesDays ?? ""));
+  const { photosDays, facesDays } = config.retention;
+  const form = useEdits({ photos: String(photosDays ?? ""), faces: String(facesDays ?? "") });
   const days = (text: string) => (text.trim() ? Number(text) : null);
-  const action = useAction(() => {
-    const retention: AlbumConfigChange["retention"] = { photosDays: days(photos.value), facesDays: days(faces.value) };
-    return save({ config: { retention } });
-  });
+  const action = useAction(() =>
+    form.save(({ photos, faces }) => {
+      const retention: RetentionChange = {};
+      if (photos !== undefined) retention.photosDays = days(photos);
+      if (faces !== undefined) retention.facesDays = days(faces);
+      return save({ config: { retention } });
+    }),
+  );
   const limits = { type: "number", min: 1, max: 3650, inputMode: "numeric" } as const;
   return (
     <SettingsForm title={t("settings.retention")} action={action}>
@@ -69,10 +76,15 @@ function RetentionForm({ config, expiring, save }: RetentionProps) {
       <Field
         {...limits}
         label={t("settings.photos_days")}
-        value={photos.value}
-        onInput={(value) => (photos.value = value)}
+        value={form.shown.photos}
+        onInput={(photos) => form.set({ photos })}
       />
-      <Field {...limits} label={t("settings.faces_days")} value={faces.value} onInput={(value) => (faces.value = value)} />
+      <Field
+        {...limits}
+        label={t("settings.faces_days")}
+        value={form.shown.faces}
+        onInput={(faces) => form.set({ faces })}
+      />
     </SettingsForm>
   );
 }

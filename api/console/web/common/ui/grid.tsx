@@ -13,8 +13,10 @@ const MARGIN = 1;
 /** What a grid shows. */
 export interface GridProps<T> {
   items: T[];
-  /** How many there are with those that are not loaded. */
+  /** How many there are with those that are not loaded, as far as it is known: there may be more by now. */
   total: number;
+  /** Whether some are not loaded. */
+  hasMore: boolean;
   label: string;
   aspect: (item: T) => number;
   itemKey: (item: T) => string;
@@ -29,7 +31,8 @@ export interface GridProps<T> {
 }
 
 /** The grid. Arrow keys go from picture to picture. */
-export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, onEnd, startAt = -1, narrowRow = 120 }: GridProps<T>) {
+export function VirtualGrid<T>(props: GridProps<T>) {
+  const { items, total, hasMore, label, aspect, itemKey, render, onEnd, startAt = -1, narrowRow = 120 } = props;
   const list = useRef<HTMLUListElement>(null);
   const width = useSignal(0);
   const view = useSignal<[from: number, to: number]>([0, 0]);
@@ -42,10 +45,10 @@ export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, o
     [items, width.value, rowHeight],
   );
   const [first, end] = visibleRows(rows, view.value[0], view.value[1]);
-  const isAtEnd = rows.length > 0 && end >= rows.length && items.length < total;
+  const isAtEnd = rows.length > 0 && end >= rows.length && hasMore;
   useEffect(() => {
     if (isAtEnd) onEnd?.();
-  }, [isAtEnd, items.length]);
+  }, [isAtEnd, items]);
   useLayoutEffect(() => {
     // The row of the picture may just have come into the document.
     if (focused.current === null) return;
@@ -67,6 +70,7 @@ export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, o
     if (to !== null) event.preventDefault();
     if (to !== null) goTo(to);
   };
+  const size = Math.max(total, items.length);
   const isLaidOut = rows.length > 0;
   useEffect(() => {
     if (isLaidOut && startAt >= 0) goTo(startAt);
@@ -80,7 +84,7 @@ export function VirtualGrid<T>({ items, total, label, aspect, itemKey, render, o
           const index = row.start + at;
           const item = items[index] as T;
           return (
-            <li key={itemKey(item)} data-index={index} aria-setsize={total} aria-posinset={index + 1} style={style}>
+            <li key={itemKey(item)} data-index={index} aria-setsize={size} aria-posinset={index + 1} style={style}>
               {render(item, index)}
             </li>
           );

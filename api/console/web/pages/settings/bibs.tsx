@@ -1,8 +1,7 @@
 /** How the bibs of an event look. */
 
-import { useSignal } from "@preact/signals";
-
-import type { AlbumConfig, AlbumDetail } from "../../api";
+import type { AlbumConfig, AlbumConfigChange, AlbumDetail } from "../../api";
+import { useEdits } from "../../common/edits";
 import { formatShare } from "../../common/format";
 import { useAction } from "../../common/load";
 import { Field } from "../../common/ui/field";
@@ -11,13 +10,16 @@ import { More, type Save, SettingsForm } from "./form";
 
 /** The panel of the format. */
 export function BibForm({ config, learned, save }: { config: AlbumConfig; learned: AlbumDetail["bibFormat"]; save: Save }) {
-  const format = useSignal(config.bibFormat);
-  const pattern = useSignal(config.bibPattern);
-  const action = useAction(() => {
-    // An empty field means what it was: there is always a pattern.
-    const bibPattern = pattern.value.trim() || config.bibPattern;
-    return save({ config: { bibFormat: format.value.trim() || "auto", bibPattern } });
-  });
+  const form = useEdits({ format: config.bibFormat, pattern: config.bibPattern });
+  const action = useAction(() =>
+    form.save(({ format, pattern }) => {
+      const change: AlbumConfigChange = {};
+      if (format !== undefined) change.bibFormat = format.trim() || "auto";
+      // An empty field means what it was: there is always a pattern.
+      if (pattern?.trim()) change.bibPattern = pattern.trim();
+      return save({ config: change });
+    }),
+  );
   const hint = learned.learned
     ? t("settings.format_learned", { format: learned.learned, share: formatShare(learned.share) })
     : t("settings.format_unlearned", { count: learned.readings });
@@ -28,8 +30,8 @@ export function BibForm({ config, learned, save }: { config: AlbumConfig; learne
         hint={`${t("settings.format_hint")} ${hint}`}
         spellcheck={false}
         maxLength={110}
-        value={format.value}
-        onInput={(value) => (format.value = value)}
+        value={form.shown.format}
+        onInput={(format) => form.set({ format })}
       />
       <More>
         <Field
@@ -37,8 +39,8 @@ export function BibForm({ config, learned, save }: { config: AlbumConfig; learne
           hint={t("settings.pattern_hint")}
           spellcheck={false}
           autoComplete="off"
-          value={pattern.value}
-          onInput={(value) => (pattern.value = value)}
+          value={form.shown.pattern}
+          onInput={(pattern) => form.set({ pattern })}
         />
       </More>
     </SettingsForm>

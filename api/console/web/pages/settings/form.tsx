@@ -8,8 +8,11 @@ import { Button } from "../../common/ui/button";
 import { Failed } from "../../common/ui/states";
 import { t } from "../../text";
 
+/** A part of the settings. */
+export type SettingsChange = Omit<Operations["albums/update"][0], "albumId">;
+
 /** Saves a part of the settings, and offers to process the photos again where that is needed. */
-export type Save = (change: Omit<Operations["albums/update"][0], "albumId">) => Promise<void>;
+export type Save = (change: SettingsChange) => Promise<void>;
 
 /** Settings that are rarely changed, folded. */
 export function More({ children }: { children: ComponentChildren }) {

@@ -1,8 +1,7 @@
 /** Which pictures are made of the photos of an album. */
 
-import { useSignal } from "@preact/signals";
-
-import type { AlbumConfig } from "../../api";
+import type { AlbumConfig, AlbumConfigChange } from "../../api";
+import { useEdits } from "../../common/edits";
 import { useAction } from "../../common/load";
 import { CheckField, Field } from "../../common/ui/field";
 import { t } from "../../text";
@@ -10,15 +9,18 @@ import { More, type Save, SettingsForm } from "./form";
 
 /** The panel of previews and thumbnails. */
 export function PicturesForm({ config, save }: { config: AlbumConfig; save: Save }) {
-  const isMarked = useSignal(config.preview.watermarked ?? false);
-  const preview = useSignal(String(config.preview.maxDimension));
-  const thumbnail = useSignal(String(config.thumbnail.maxDimension));
+  const form = useEdits({
+    watermarked: config.preview.watermarked ?? false,
+    preview: String(config.preview.maxDimension),
+    thumbnail: String(config.thumbnail.maxDimension),
+  });
   const action = useAction(() =>
-    save({
-      config: {
-        preview: { maxDimension: Number(preview.value), watermarked: isMarked.value },
-        thumbnail: { maxDimension: Number(thumbnail.value) },
-      },
+    form.save(({ watermarked, preview, thumbnail }) => {
+      const change: Required<Pick<AlbumConfigChange, "preview" | "thumbnail">> = { preview: {}, thumbnail: {} };
+      if (watermarked !== undefined) change.preview.watermarked = watermarked;
+      if (preview !== undefined) change.preview.maxDimension = Number(preview);
+      if (thumbnail !== undefined) change.thumbnail.maxDimension = Number(thumbnail);
+      return save({ config: change });
     }),
   );
   const limits = { type: "number", min: 64, max: 8192, inputMode: "numeric" } as const;
@@ -27,22 +29,22 @@ export function PicturesForm({ config, save }: { config: AlbumConfig; save: Save
       <CheckField
         label={t("settings.watermarked")}
         hint={t("settings.watermarked_hint")}
-        checked={isMarked.value}
-        onChange={(marked) => (isMarked.value = marked)}
+        checked={form.shown.watermarked}
+        onChange={(watermarked) => form.set({ watermarked })}
       />
       <More>
         <p class="quiet">{t("settings.sides_hint")}</p>
         <Field
           {...limits}
           label={t("settings.preview_side")}
-          value={preview.value}
-          onInput={(value) => (preview.value = value)}
+          value={form.shown.preview}
+          onInput={(preview) => form.set({ preview })}
         />
         <Field
           {...limits}
           label={t("settings.thumbnail_side")}
-          value={thumbnail.value}
-          onInput={(value) => (thumbnail.value = value)}
+          value={form.shown.thumbnail}
+          onInput={(thumbnail) => form.set({ thumbnail })}
         />
       </More>
     </SettingsForm>

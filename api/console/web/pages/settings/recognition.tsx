@@ -1,9 +1,9 @@
 /** How faces or bibs are recognised in an album. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 
-import type { Grid, RecognitionSettings } from "../../api";
+import type { Grid, RecognitionChange, RecognitionSettings } from "../../api";
+import { useEdits } from "../../common/edits";
 import { useAction } from "../../common/load";
 import { CheckField, Field, SelectField } from "../../common/ui/field";
 import { t } from "../../text";
@@ -21,43 +21,31 @@ export function RecognitionForm(props: {
   save: Save;
 }) {
   const { kind, albumId, settings, save } = props;
-  const isEnabled = useSignal(settings.enabled);
-  const mode = useSignal(settings.mode);
-  const grid = useSignal<Grid>(settings.grid ?? FIRST_GRID);
-  const threshold = useSignal(settings.confidenceThreshold);
-  // A colleague may have changed what is loaded again.
-  useEffect(() => {
-    isEnabled.value = settings.enabled;
-    mode.value = settings.mode;
-  }, [settings.enabled, settings.mode]);
-  useEffect(() => {
-    grid.value = settings.grid ?? FIRST_GRID;
-  }, [JSON.stringify(settings.grid)]);
-  // Switching bibs may change the default that the faces have.
-  useEffect(() => {
-    threshold.value = settings.confidenceThreshold;
-  }, [settings.confidenceThreshold]);
+  const { confidenceThreshold: saved } = settings;
+  const form = useEdits({ enabled: settings.enabled, mode: settings.mode, grid: settings.grid ?? FIRST_GRID, threshold: saved });
+  const { enabled, mode, grid, threshold } = form.shown;
   // Vectors of faces are biometric data: who switches them on says so.
   const isAcknowledged = useSignal(false);
-  const needsWord = kind === "face" && isEnabled.value && !settings.enabled;
-  const action = useAction(() => {
-    // What nobody touched is not sent: a colleague may have changed it meanwhile.
-    const change: Partial<RecognitionSettings> = {};
-    if (isEnabled.value !== settings.enabled) change.enabled = isEnabled.value;
-    if (mode.value !== settings.mode) change.mode = mode.value;
-    // A threshold that is sent counts as chosen, and no longer follows the default.
-    if (threshold.value !== settings.confidenceThreshold) change.confidenceThreshold = threshold.value;
-    const isOtherGrid = JSON.stringify(grid.value) !== JSON.stringify(settings.grid);
-    if (mode.value === "grid" && isOtherGrid) change.grid = grid.value;
-    const word = needsWord && isAcknowledged.value ? ({ acknowledge: "biometric" } as const) : {};
-    return save({ config: { [kind]: change }, ...word });
-  });
+  const needsWord = kind === "face" && enabled && !settings.enabled;
+  const action = useAction(() =>
+    form.save((changed) => {
+      const change: RecognitionChange = {};
+      if (changed.enabled !== undefined) change.enabled = changed.enabled;
+      if (changed.mode !== undefined) change.mode = changed.mode;
+      // A threshold that is sent counts as chosen, and no longer follows the default.
+      if (changed.threshold !== undefined) change.confidenceThreshold = changed.threshold;
+      // The grid that is offered first is not yet the album's.
+      if (mode === "grid" && (changed.grid || !settings.grid)) change.grid = grid;
+      const word = needsWord && isAcknowledged.value ? ({ acknowledge: "biometric" } as const) : {};
+      return save({ config: { [kind]: change }, ...word });
+    }),
+  );
   return (
     <SettingsForm title={t(`settings.${kind}`)} action={action}>
       <CheckField
         label={t(`settings.${kind}_enabled`)}
-        checked={isEnabled.value}
-        onChange={(enabled) => (isEnabled.value = enabled)}
+        checked={enabled}
+        onChange={(isEnabled) => form.set({ enabled: isEnabled })}
       />
       {needsWord && (
         <CheckField
@@ -70,20 +58,26 @@ export function RecognitionForm(props: {
       <SelectField
         label={t("settings.mode")}
         hint={t("settings.mode_hint")}
-        value={mode.value}
+        value={mode}
         options={[
           ["photo", t("settings.mode_photo")],
           ["grid", t("settings.mode_grid")],
         ]}
-        onChange={(chosen) => (mode.value = chosen as RecognitionSettings["mode"])}
+        onChange={(chosen) => form.set({ mode: chosen as RecognitionSettings["mode"] })}
       />
-      {mode.value === "grid" && <GridFields grid={grid} />}
-      <ThresholdField kind={kind} albumId={albumId} threshold={threshold} saved={settings.confidenceThreshold} />
+      {mode === "grid" && <GridFields grid={grid} onChange={(changed) => form.set({ grid: changed })} />}
+      <ThresholdField
+        kind={kind}
+        albumId={albumId}
+        threshold={threshold}
+        saved={saved}
+        onChange={(chosen) => form.set({ threshold: chosen })}
+      />
     </SettingsForm>
   );
 }
 
-function GridFields({ grid }: { grid: { value: Grid } }) {
+function GridFields({ grid, onChange }: { grid: Grid; onChange: (grid: Grid) => void }) {
   const field = (name: keyof Grid, min: number, max: number) => (
     <Field
       label={t(`settings.grid_${name}`)}
@@ -91,8 +85,8 @@ function GridFields({ grid }: { grid: { value: Grid } }) {
       inputMode="numeric"
       min={min}
       max={max}
-      value={String(grid.value[name])}
-      onInput={(value) => (grid.value = { ...grid.value, [name]: Number(value) })}
+      value={String(grid[name])}
+      onInput={(value) => onChange({ ...grid, [name]: Number(value) })}
     />
   );
   return (

@@ -3,8 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
-import type { CheckedList, ImportedList, Operations, StartListSettings } from "../../api";
+import type { CheckedList, ImportedList, Operations, StartListChange, StartListSettings } from "../../api";
 import { call } from "../../calls";
+import { useEdits } from "../../common/edits";
 import { formatConfidence, formatNumber, formatTime } from "../../common/format";
 import { useAction, useLoad, useReloading } from "../../common/load";
 import { link } from "../../common/router";
@@ -85,11 +86,16 @@ export function StartListPanel(props: { albumId: string; settings: StartListSett
 
 /** Whether the list is used, and how strictly. */
 function UseForm({ settings, save }: { settings: StartListSettings; save: Save }) {
-  const isEnabled = useSignal(settings.enabled);
   // As a percentage, without the digits that fractions have beyond what was set.
-  const percent = useSignal(String(Number((settings.offListShare * 100).toFixed(4))));
+  const loaded = { enabled: settings.enabled, percent: String(Number((settings.offListShare * 100).toFixed(4))) };
+  const form = useEdits(loaded);
   const action = useAction(() =>
-    save({ config: { startList: { enabled: isEnabled.value, offListShare: Number(percent.value) / 100 } } }),
+    form.save(({ enabled, percent }) => {
+      const change: StartListChange = {};
+      if (enabled !== undefined) change.enabled = enabled;
+      if (percent !== undefined) change.offListShare = Number(percent) / 100;
+      return save({ config: { startList: change } });
+    }),
   );
   return (
     <form
@@ -102,8 +108,8 @@ function UseForm({ settings, save }: { settings: StartListSettings; save: Save }
     >
       <CheckField
         label={t("start_list.enabled")}
-        checked={isEnabled.value}
-        onChange={(enabled) => (isEnabled.value = enabled)}
+        checked={form.shown.enabled}
+        onChange={(enabled) => form.set({ enabled })}
       />
       <Field
         label={t("start_list.off_list")}
@@ -113,8 +119,8 @@ function UseForm({ settings, save }: { settings: StartListSettings; save: Save }
         min={0}
         max={100}
         step="any"
-        value={percent.value}
-        onInput={(value) => (percent.value = value)}
+        value={form.shown.percent}
+        onInput={(percent) => form.set({ percent })}
       />
       <Failed failure={action.failure.value} />
       <div class="row">

@@ -1,6 +1,6 @@
 /** A threshold beside what it lets through: hits of a search just above it and just below it. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
 
 import { call } from "../../calls";
@@ -22,10 +22,11 @@ const SHOWN = 4;
 export function ThresholdField(props: {
   kind: "face" | "text";
   albumId: string;
-  threshold: Signal<number>;
+  threshold: number;
   saved: number;
+  onChange: (threshold: number) => void;
 }) {
-  const { kind, albumId, threshold, saved } = props;
+  const { kind, albumId, threshold, saved, onChange } = props;
   const id = useId();
   const hits = useSignal<Hit[] | undefined>(undefined);
   const sample = useAction(async (input: string | File) => {
@@ -47,22 +48,22 @@ export function ThresholdField(props: {
             min={0}
             max={100}
             step={1}
-            value={threshold.value}
+            value={threshold}
             aria-describedby={`${id}-hint`}
-            onInput={(event) => (threshold.value = Number(event.currentTarget.value))}
+            onInput={(event) => onChange(Number(event.currentTarget.value))}
           />
           <output for={id} class="numeric">
-            {formatConfidence(threshold.value)}
+            {formatConfidence(threshold)}
           </output>
         </div>
         <p class="hint" id={`${id}-hint`}>
           {t(`settings.threshold_${kind}`)}
-          {threshold.value !== saved && ` ${t("settings.threshold_now", { threshold: formatConfidence(saved) })}`}
+          {threshold !== saved && ` ${t("settings.threshold_now", { threshold: formatConfidence(saved) })}`}
         </p>
       </div>
       <SampleSearch kind={kind} isBusy={sample.isBusy.value} onSample={(input) => void sample.run(input)} />
       <Failed failure={sample.failure.value} />
-      {hits.value && <Sides albumId={albumId} hits={hits.value} threshold={threshold.value} />}
+      {hits.value && <Sides albumId={albumId} hits={hits.value} threshold={threshold} />}
     </div>
   );
 }
