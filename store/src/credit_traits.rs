@@ -9,7 +9,7 @@ use crate::model::credit::{
     Balance, ChargedRequest, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
 };
-use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
+use crate::model::ids::{AlbumId, GrantId, OrganizationId, PhotoId};
 use crate::model::process::TaskLease;
 use crate::model::rate::RateShare;
 
@@ -38,7 +38,7 @@ pub struct ConfirmedUploads {
 /// What became of a call of [`crate::traits::Queue::reprocess`], in photos.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reprocessed {
-    /// Those that were queued.
+    /// Those that were queued, without those that are being processed.
     pub queued: u64,
     /// Those that were not, because they are not paid and the balance does not cover them.
     pub declined: u64,
@@ -54,15 +54,26 @@ pub trait CreditLedger: Send + Sync {
     /// Returns the balance as it was at most five seconds ago.
     async fn recent_balance(&self, tenant: &Tenant) -> Result<Balance>;
     /// Adds a grant; returns the balance with it. `NotFound` without the organization.
-    async fn grant(&self, grant: NewGrant) -> Result<Balance>;
-    /// Gives the test keys of an organization so much that they can use this amount; returns the balance.
+    async fn grant(&self, grant: NewGrant) -> Result<Balance> {
+        self.grant_once(GrantId::generate(), grant).await
+    }
+    /// Adds a grant of this id unless it is there already; returns the balance with it. `Conflict` when there is another grant with
+    /// the id, `NotFound` without the organization.
+    async fn grant_once(&self, id: GrantId, grant: NewGrant) -> Result<Balance>;
+    /// Gives the test keys of an organization so much that they can use this amount; returns the balance. However often on a day,
+    /// it is one grant.
     async fn set_mock_balance(&self, organization: OrganizationId, available: Credits) -> Result<Balance>;
-    /// Charges a request that has a price, searches once for each selfie. `InsufficientCredits` when the balance does not
-    /// cover it.
-    async fn charge_request(&self, tenant: &Tenant, album: AlbumId, request: ChargedRequest) -> Result<()>;
+    /// Charges requests that have a price, all of them or none, searches once for each selfie. `InsufficientCredits` when the
+    /// balance does not cover them together.
+    async fn charge_requests(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        requests: &[ChargedRequest],
+    ) -> Result<()>;
     /// Counts something that costs nothing. Written by [`Self::flush_usage`], with what came before.
     fn count(&self, tenant: &Tenant, album: AlbumId, operation: UsageOperation);
-    /// Writes what was counted since the last call.
+    /// Writes what was counted since the last call; keeps it when that fails, unless it may have been written.
     async fn flush_usage(&self) -> Result<()>;
     /// Sums up the usage of a tenant, by day, album and operation.
     async fn usage(&self, tenant: &Tenant, query: UsageQuery) -> Result<Vec<UsageRow>>;
@@ -108,6 +119,6 @@ pub trait Costs: Send + Sync {
     async fn owner_of(&self, album: AlbumId) -> Result<Option<Tenant>>;
     /// What searches of this process cost, until it is written.
     fn searches(&self) -> &SearchCosts;
-    /// Writes what searches of this process cost; keeps it when that fails.
+    /// Writes what searches of this process cost; keeps it when that fails, unless it may have been written.
     async fn flush_searches(&self) -> Result<()>;
 }

@@ -53,7 +53,7 @@ pub trait Erasures: Send + Sync {
     /// Deletes the id of an organization whose receipt was handed out.
     async fn forget_organization(&self, organization: OrganizationId) -> Result<()>;
     /// Erases what has been kept for as long as its album says, and begins the rest. `Conflict` while
-    /// [`Self::has_old_processes`].
+    /// [`Self::has_old_processes`], and when the album has changed since it was read: a photo was confirmed, or its rule changed.
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId>;
     /// Returns albums with their ages after this one, in the order of their ids; none at the end.
     async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>>;

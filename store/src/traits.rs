@@ -75,7 +75,7 @@ pub trait Albums: Send + Sync {
     /// Closes an album, then deletes its rows (photos, faces, texts, changes, probes) in steps. The caller deletes the
     /// objects before and after. An interrupted call is completed by calling again.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
-    /// Returns some of the albums that were closed before `before` and still have rows.
+    /// Returns some of the albums that were closed before `before`, still have rows, and that no running erasure deletes.
     async fn list_closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>>;
     /// Returns a page of albums, newest first.
     async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage>;
@@ -203,7 +203,7 @@ pub struct PhotoResults {
 pub enum FinishOutcome {
     /// The results were written.
     Done,
-    /// Another worker has leased the photo: nothing was written.
+    /// Another worker has leased the photo, or it waits to be leased again: nothing was written.
     Superseded,
     /// The photo was deleted: nothing was written, and the objects that the caller stored for it are garbage.
     Gone,
@@ -235,11 +235,11 @@ pub trait Queue: Send + Sync {
     /// price must be held again and the balance does not cover it.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
     /// Requeues every ready or failed photo of an album. Holds the price of those that were never ready, in the order of
-    /// ids as far as the balance covers them. `InsufficientCredits` when it covers none and there is no other.
+    /// ids as far as the balance covers them. `InsufficientCredits` when it covers none and there is no other. One in process is
+    /// requeued when its attempt ends, if the configuration is not that of its lease then: `finish` and `fail` say `Superseded`.
     async fn reprocess(&self, album: AlbumId) -> Result<Reprocessed>;
-    /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is
-    /// counted and committed before this returns. Photos that have reached their attempt limit become failed
-    /// (`ProcessingCrashed`) instead.
+    /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is counted
+    /// and committed before this returns. Photos that have reached their attempt limit become failed (`ProcessingCrashed`).
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>>;
     /// Extends leases to `ttl` from now; returns those that are still running.
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
@@ -301,6 +301,10 @@ pub trait Blobs: Send + Sync {
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
     /// Returns the object's size in bytes; `None` when there is no object.
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>>;
+    /// Makes an object durable that was found: it may have been while the call that writes it had not returned.
+    async fn make_durable(&self, _key: &ObjectKey) -> Result<()> {
+        Ok(())
+    }
     /// Deletes an object; not an error when there is none.
     async fn delete(&self, key: &ObjectKey) -> Result<()>;
     /// Deletes every object of an album.

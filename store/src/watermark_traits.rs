@@ -15,6 +15,8 @@ use crate::traits::Result;
 pub trait Watermarks: Send + Sync {
     /// Returns the watermark of an album.
     async fn get(&self, album: AlbumId) -> Result<Option<Watermark>>;
+    /// Returns the version of the watermark of an open album; 0 where there is none.
+    async fn version(&self, album: AlbumId) -> Result<i64>;
     /// Sets a watermark. `NotFound` where the picture is to be kept and there is none.
     async fn set(&self, album: AlbumId, change: WatermarkChange) -> Result<Watermark>;
     /// Removes the watermark. May be repeated.
@@ -33,7 +35,8 @@ pub trait Watermarks: Send + Sync {
         after: Option<PhotoId>,
         limit: u32,
     ) -> Result<Vec<PhotoId>>;
-    /// Notes that the marked pictures of photos show a version, and what drawing and writing them cost.
+    /// Notes that the marked pictures of photos show a version, and what drawing and writing them cost. Where it is not the
+    /// current one there is something to do again.
     async fn note_marked(&self, album: AlbumId, photos: &[MarkedPhoto], version: i64) -> Result<()>;
     /// Notes that what was to be done when an album was listed is done.
     async fn note_all_marked(&self, done: AlbumToMark) -> Result<()>;

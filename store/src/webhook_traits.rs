@@ -29,7 +29,8 @@ pub trait Webhooks: Send + Sync {
     async fn update(&self, tenant: &Tenant, id: WebhookId, change: WebhookChange) -> Result<Webhook>;
     /// Deletes a webhook with its deliveries.
     async fn delete(&self, tenant: &Tenant, id: WebhookId) -> Result<()>;
-    /// Replaces the secret; the old one signs too for `overlap`.
+    /// Replaces the secret; the old one signs too for `overlap`. While another one does so already it is that one, not the secret
+    /// that is replaced.
     async fn rotate(
         &self,
         tenant: &Tenant,
@@ -69,7 +70,8 @@ pub trait DeliveryQueue: Send + Sync {
     /// Whether a delivery is due. Costs a few index probes and no write.
     async fn is_due(&self) -> Result<bool>;
     /// Takes due deliveries for `ttl`, at most `limit` and at most as many of a tenant and of a webhook as `room` says. The attempt is
-    /// counted and committed before this returns; it is made again when no outcome is written within `ttl`.
+    /// counted and committed before this returns; it is made again when no outcome is written within `ttl`. Of a webhook that is
+    /// disabled only tests are taken; what else is pending of it is cancelled.
     async fn lease(&self, limit: usize, ttl: Duration, room: &dyn DeliveryRoom) -> Result<Vec<DueDelivery>>;
     /// Creates a test of a webhook, taken by the caller.
     async fn create_test(&self, tenant: &Tenant, id: WebhookId, ttl: Duration) -> Result<DueDelivery>;

@@ -11,10 +11,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::{self, AlbumFixture};
+use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant, Prices};
 use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::key::KeyMode;
 use photofinish_store::{Store, StoreSettings};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, SqliteConnection};
 use support::TestStore;
 
 /// What the suite expects of a store that declines.
@@ -51,6 +53,40 @@ async fn the_suites_of_credits_and_rates_pass_on_postgres() {
     let store = test_store.open().await;
     conformance::credits_suite(&store, &open_enforcing(&test_store).await).await;
     conformance::rates_suite(&**store.rate_windows.as_ref().unwrap()).await;
+}
+
+/// Grants of test keys that are no refill of a day, of which each day has one.
+const GRANTS_BESIDE_REFILLS: &str =
+    "select count(*) from credit_grant where mode = 'test' and refill_day is null";
+
+/// A test of a partner may set the balance before each of its steps. Every confirmation adds up all grants.
+async fn set_a_balance_often(store: &Store) {
+    let organization = AlbumFixture::create(store).await.tenant.organization;
+    for credits in 1..=100 {
+        let set = store.credits.set_mock_balance(organization, Credits::whole(credits)).await.unwrap();
+        assert_eq!(set.available(), Credits::whole(credits));
+    }
+    let balance = store.credits.balance(&Tenant { organization, mode: KeyMode::Test }).await.unwrap();
+    assert_eq!(balance.available(), Credits::whole(100));
+}
+
+#[tokio::test]
+async fn a_balance_that_is_set_a_hundred_times_is_one_grant_on_sqlite() {
+    let test_store = TestStore::new();
+    set_a_balance_often(&test_store.open().await).await;
+    let mut connection = SqliteConnection::connect(&test_store.settings().database_url).await.unwrap();
+    let (beside,): (i64,) = sqlx::query_as(GRANTS_BESIDE_REFILLS).fetch_one(&mut connection).await.unwrap();
+    assert_eq!(beside, 0);
+}
+
+#[tokio::test]
+async fn a_balance_that_is_set_a_hundred_times_is_one_grant_on_postgres() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    set_a_balance_often(&TestStore::with_database(url.clone()).open().await).await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let (beside,): (i64,) = sqlx::query_as(GRANTS_BESIDE_REFILLS).fetch_one(&mut connection).await.unwrap();
+    assert_eq!(beside, 0);
 }
 
 /// Two processes with an API, 2000 confirmations at once, and a balance for 500: what is accepted beyond it is at most what

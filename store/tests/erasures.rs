@@ -75,7 +75,8 @@ fn faces_of(fixture: &AlbumFixture, photos: &[PhotoId], fate: PhotoFate) -> NewE
 }
 
 fn of_album(fixture: &AlbumFixture, subject: ErasureSubject, photos: PhotoFate) -> NewErasure {
-    NewErasure { tenant: fixture.tenant, album: fixture.album, asked_by: fixture.key.id, subject, photos }
+    let (tenant, album, asked_by) = (fixture.tenant, fixture.album, fixture.key.id);
+    NewErasure { tenant, album, asked_by, subject, photos, report: None }
 }
 
 async fn finish(store: &Store, id: ErasureId) {

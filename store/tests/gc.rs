@@ -84,14 +84,23 @@ async fn a_lost_row_lock_does_not_end_garbage_collection() {
     let url = server.create_database();
     let settings = StoreSettings { database_url: url.clone(), ..test_settings(folder.path()) };
     let mut store = Store::open(settings).await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
-    let photo = fixture.create_photos(1).await[0];
-    let organization = fixture.tenant.organization;
-    let preview = ObjectKey::photo(organization, fixture.album, photo, ObjectRole::Preview);
-    store.blobs.write(&preview, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    // In two albums, which are locked one after the other: each loses its lock.
+    let mut previews = Vec::new();
+    for fixture in [AlbumFixture::create(&store).await, AlbumFixture::create(&store).await] {
+        let photo = fixture.create_photos(1).await[0];
+        let organization = fixture.tenant.organization;
+        let preview = ObjectKey::photo(organization, fixture.album, photo, ObjectRole::Preview);
+        store.blobs.write(&preview, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+        previews.push(preview);
+    }
     store.blobs =
         Arc::new(FailingBlobs { blobs: Arc::clone(&store.blobs), stuck: None, database_url: Some(url) });
-    store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap();
+    let collected =
+        store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap();
+    assert_eq!((collected.removed, collected.removed_bytes), (2, 2));
+    for preview in &previews {
+        assert_eq!(store.blobs.head(preview).await.unwrap(), None);
+    }
 }
 
 #[tokio::test]

@@ -216,6 +216,7 @@ async fn no_byte_of_an_erased_vector_is_left_in_the_files() {
             searched_at: i64::MAX,
         },
         photos: PhotoFate::Keep,
+        report: None,
     };
     let id = store.erasures.begin(erasure).await.unwrap();
     store.erasures.remove_objects(id).await.unwrap();

@@ -5,6 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::assert_error_kind;
 use super::credit_days::mock_credits_are_refilled_on_each_day;
+use super::credit_grants::a_grant_that_is_repeated_counts_once;
 use super::fixture::{AlbumFixture, LONG, empty_results};
 use crate::error::StoreErrorKind;
 use crate::model::album::Tenant;
@@ -31,7 +32,8 @@ pub async fn credits_suite(store: &Store, enforcing: &Store) {
     photos_of_several_albums_are_declined_by_tenant(enforcing).await;
     an_ample_balance_that_is_taken_away_covers_nothing(enforcing).await;
     a_reprocessed_album_is_queued_as_far_as_the_balance_covers_it(enforcing).await;
-    searches_are_charged_once(enforcing).await;
+    requests_are_charged_together_and_selfies_once(enforcing).await;
+    a_grant_that_is_repeated_counts_once(store).await;
     mock_credits_are_refilled_and_can_be_set(enforcing).await;
     mock_credits_are_refilled_on_each_day(enforcing).await;
     usage_is_summed_up_by_day_album_and_operation(store).await;
@@ -271,31 +273,30 @@ async fn photos_of_several_albums_are_declined_by_tenant(store: &Store) {
     poor.delete().await;
 }
 
-async fn searches_are_charged_once(store: &Store) {
+async fn requests_are_charged_together_and_selfies_once(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let probe = store.probes.create(fixture.album, LONG).await.expect("creates a selfie");
-    assert!(!probe.is_charged);
-    let charge = async |search| store.credits.charge_request(&fixture.tenant, fixture.album, search).await;
-    assert_error_kind(
-        charge(ChargedRequest::FaceSearch(probe.id, RequestOrigin::Partner)).await,
-        StoreErrorKind::InsufficientCredits,
-    );
-    assert_error_kind(
-        charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await,
-        StoreErrorKind::InsufficientCredits,
-    );
+    let is_charged =
+        async || store.probes.get(fixture.album, probe.id).await.expect("gets the selfie").is_charged;
+    let charge = async |requests: &[ChargedRequest]| {
+        store.credits.charge_requests(&fixture.tenant, fixture.album, requests).await
+    };
+    let face = ChargedRequest::FaceSearch(probe.id, RequestOrigin::Partner);
+    let text = ChargedRequest::TextSearch(RequestOrigin::Partner);
+    for search in [face, text] {
+        assert_error_kind(charge(&[search]).await, StoreErrorKind::InsufficientCredits);
+    }
     grant(&fixture, 1).await;
-    join_all((0..4).map(|_| charge(ChargedRequest::FaceSearch(probe.id, RequestOrigin::Partner))))
-        .await
-        .into_iter()
-        .for_each(|charged| charged.expect("charges once"));
-    assert!(store.probes.get(fixture.album, probe.id).await.expect("gets the selfie").is_charged);
-    assert_eq!(balance(&fixture).await.spent, Credits::from_thousandths(250));
-    charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await.expect("charges");
-    assert_error_kind(
-        charge(ChargedRequest::TextSearch(RequestOrigin::Partner)).await,
-        StoreErrorKind::InsufficientCredits,
-    );
+    // The balance covers each, and not all of them.
+    assert_error_kind(charge(&[face, text, text]).await, StoreErrorKind::InsufficientCredits);
+    assert_eq!((balance(&fixture).await.spent, is_charged().await), (Credits::ZERO, false));
+    let once = [face];
+    for charged in join_all((0..4).map(|_| charge(&once))).await {
+        charged.expect("charges once");
+    }
+    assert_eq!((balance(&fixture).await.spent, is_charged().await), (Credits::from_thousandths(250), true));
+    charge(&[face, text]).await.expect("charges the bib search");
+    assert_error_kind(charge(&[text]).await, StoreErrorKind::InsufficientCredits);
     assert_eq!(balance(&fixture).await.available(), Credits::from_thousandths(250));
     fixture.delete().await;
 }

@@ -9,9 +9,11 @@ use super::assert_error_kind;
 use super::erasures::{
     OTHER, RUNNER, ageing, bib_of, create_probe, embedding, erase, face_at, faces_of, finish, found, import,
 };
-use super::fixture::{AlbumFixture, bounding_box, face, text};
+use super::fixture::{AlbumFixture, LONG, bounding_box, face, text};
+use super::galleries::report;
 use crate::error::StoreErrorKind;
 use crate::model::erasure::{ErasureSubject, ExpiringPart, NewErasure, PhotoFate, Receipt};
+use crate::model::gallery::ReportKind;
 use crate::model::ids::{ErasureId, PhotoId, ProcessId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::model::photo::{BoundingBox, DetectedText};
@@ -26,6 +28,9 @@ pub(super) async fn erasure_edges_suite(store: &Store) {
     a_bib_that_is_erased_twice_is_looked_for_by_both(store).await;
     an_erasure_that_stops_after_any_step_is_finished_by_another(store).await;
     objects_are_counted_once_however_many_delete_them(store).await;
+    an_album_that_is_being_erased_is_left_to_its_erasure(store).await;
+    what_a_visitor_asked_for_is_gone_when_its_erasure_has_begun(store).await;
+    an_album_that_has_changed_since_its_age_was_read_is_not_erased(store).await;
     a_bib_that_is_imported_while_it_is_erased_is_gone(store).await;
     no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store).await;
     a_face_index_has_to_be_newer_than_the_end_of_the_removal(store).await;
@@ -61,7 +66,7 @@ async fn photos_that_were_not_read_yet_are_named(store: &Store) {
 
 async fn selfies_that_could_not_be_compared_are_named(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
-    store.probes.create(fixture.album, super::fixture::LONG).await.expect("creates a selfie");
+    store.probes.create(fixture.album, LONG).await.expect("creates a selfie");
     create_probe(&fixture, OTHER).await;
     assert!(!store.erasures.has_vectors(fixture.album).await.expect("looks for vectors"));
     let (_, receipt) = erase(store, faces_of(&fixture, &[], PhotoFate::Keep)).await;
@@ -195,6 +200,57 @@ async fn objects_are_counted_once_however_many_delete_them(store: &Store) {
     first.and(second).expect("removes objects");
     let (done, _) = finish(store, id).await;
     assert_eq!((done.removed.objects, done.removed.bytes), (2, 110));
+    fixture.delete().await;
+}
+
+/// Whoever finishes the deletions of dead processes must delete no object that the receipt does not count yet.
+async fn an_album_that_is_being_erased_is_left_to_its_erasure(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photo = add_runner(&fixture).await;
+    let id = begin(&fixture, photo, Asked::Album).await;
+    store.finish_deletions(OffsetDateTime::now_utc() + LONG).await.expect("finishes deletions");
+    let (done, _) = finish(store, id).await;
+    assert_eq!((done.removed.objects, done.removed.bytes), (2, 110));
+}
+
+/// The process may be killed right after the erasure has begun: what was said has the places of the faces.
+async fn what_a_visitor_asked_for_is_gone_when_its_erasure_has_begun(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let alone = fixture.add_ready_photo(vec![face(RUNNER)], Vec::new()).await;
+    let beside = face_at(OTHER, bounding_box(40));
+    let shared = fixture.add_ready_photo(vec![face(RUNNER), beside], Vec::new()).await;
+    report(&fixture, ReportKind::Removal, 1, vec![alone, shared]).await;
+    report(&fixture, ReportKind::Removal, 2, vec![shared]).await;
+    let said = async || store.galleries.list_reports(fixture.album, 10).await.expect("lists");
+    // That of the photo which is deleted names those of the others.
+    let of_alone = said().await.into_iter().find(|said| said.photo == alone).expect("it is there").id;
+    let request = faces_of(&fixture, &[alone, shared], PhotoFate::Delete);
+    let request = NewErasure { report: Some(of_alone), ..request };
+    let id = store.erasures.begin(request).await.expect("erases");
+    let left: Vec<PhotoId> = said().await.into_iter().map(|said| said.photo).collect();
+    assert_eq!(left, [shared], "what another visitor said");
+    finish(store, id).await;
+    fixture.delete().await;
+}
+
+/// A photo may be confirmed, or the rule changed, after the age of the album was read.
+async fn an_album_that_has_changed_since_its_age_was_read_is_not_erased(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let read = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.expect("gets");
+    let refuse = async || {
+        for part in ExpiringPart::ALL {
+            assert_error_kind(store.erasures.begin_expired(&read, part).await, StoreErrorKind::Conflict);
+        }
+        let album = store.albums.get(&fixture.tenant, fixture.album).await.expect("it is open");
+        assert!(album.config.face.enabled);
+    };
+    fixture.queue_photos(1).await;
+    refuse().await;
+    fixture.process_next_photo(vec![face(RUNNER)], Vec::new()).await;
+    refuse().await;
+    let read = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.expect("gets");
+    let id = store.erasures.begin_expired(&read, ExpiringPart::Faces).await.expect("erases");
+    finish(store, id).await;
     fixture.delete().await;
 }
 

@@ -63,7 +63,8 @@ pub(super) fn bib_of(fixture: &AlbumFixture, bib: &str, with_faces: bool) -> New
 }
 
 fn new_erasure(fixture: &AlbumFixture, subject: ErasureSubject, photos: PhotoFate) -> NewErasure {
-    NewErasure { tenant: fixture.tenant, album: fixture.album, asked_by: fixture.key.id, subject, photos }
+    let (tenant, album, asked_by) = (fixture.tenant, fixture.album, fixture.key.id);
+    NewErasure { tenant, album, asked_by, subject, photos, report: None }
 }
 
 /// Does what is left of an erasure; returns it with its receipt.

@@ -40,7 +40,7 @@ async fn a_change_takes_the_place_of_one_version(store: &Store) {
     fixture.delete().await;
 }
 
-async fn report(fixture: &AlbumFixture, kind: ReportKind, visitor: u8, photos: Vec<PhotoId>) {
+pub(super) async fn report(fixture: &AlbumFixture, kind: ReportKind, visitor: u8, photos: Vec<PhotoId>) {
     let place = BoundingBox { top: 0.1, left: 0.2, width: 0.05, height: 0.07 };
     let faces = if kind == ReportKind::Removal { vec![place] } else { Vec::new() };
     let photos = photos.into_iter().map(|photo| ReportedPhoto { photo, faces: faces.clone() }).collect();

@@ -94,6 +94,7 @@ pub async fn gc_suite(store: &Store) {
     let organization = fixture.tenant.organization;
     store.blobs.delete_album(organization, fixture.album).await.expect("deletes");
     fixture.delete().await;
+    a_photo_whose_pictures_were_collected_is_not_shown_until_it_has_others(store).await;
 }
 
 async fn add_photos_of_every_kind(objects: &mut Objects<'_>, fixture: &AlbumFixture) {
@@ -152,4 +153,30 @@ async fn an_interrupted_deletion_is_completed(store: &Store) {
         crate::model::photo::StateCounts::default()
     );
     assert_eq!(collect_garbage(store, Duration::ZERO, false).await.finished_albums, 0);
+}
+
+/// It was ready, and failed when it was processed again.
+async fn a_photo_whose_pictures_were_collected_is_not_shown_until_it_has_others(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let mut objects = Objects { store, keys: Vec::new() };
+    let photo = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    objects.add_photo(&fixture, photo, [true, false, false, false]).await;
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 1);
+    let lease = fixture.lease_fresh(1, LONG).await.pop().expect("it waits");
+    store.queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails it");
+    collect_garbage(store, Duration::ZERO, false).await;
+    objects.assert_present(|stays| stays).await;
+    store.queue.retry(fixture.album, photo).await.expect("retries it");
+    let shown = async || {
+        let (photos, _) = store.photos.list_shown(fixture.album, None, 10).await.expect("lists them");
+        let ids: Vec<PhotoId> = photos.iter().map(|photo| photo.id).collect();
+        (ids, store.photos.count_shown(fixture.album).await.expect("counts"))
+    };
+    assert_eq!(shown().await, (Vec::new(), 0));
+    let waiting = store.photos.get(fixture.album, photo).await.expect("gets it");
+    assert_eq!((waiting.has_pictures(), waiting.size), (false, None));
+    fixture.process_next_photo(Vec::new(), Vec::new()).await;
+    assert_eq!(shown().await, (vec![photo], 1));
+    store.blobs.delete_album(fixture.tenant.organization, fixture.album).await.expect("deletes");
+    fixture.delete().await;
 }

@@ -8,6 +8,7 @@ pub(crate) mod bib_formats;
 mod blobs;
 pub(crate) mod costs;
 mod credit_days;
+mod credit_grants;
 pub(crate) mod credits;
 pub(crate) mod erasure_edges;
 mod erasures;
@@ -31,6 +32,7 @@ pub(crate) mod start_lists;
 pub(crate) mod tasks;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
+mod webhook_edges;
 pub(crate) mod webhooks;
 
 use std::path::Path;

@@ -25,6 +25,7 @@ pub async fn pictures_suite(store: &Store) {
     photos_are_marked_when_they_are_finished(store).await;
     a_change_while_a_photo_is_processed_is_noticed(store).await;
     a_notice_during_the_marking_is_not_lost(store).await;
+    earlier_watermarks_that_are_drawn_late_are_drawn_over(store).await;
     a_download_ends(store).await;
     photos_are_listed_by_how_they_were_taken(store).await;
 }
@@ -131,6 +132,30 @@ async fn a_notice_during_the_marking_is_not_lost(store: &Store) {
     watermarks.note_all_marked(second).await.expect("notes it");
     watermarks.note_all_marked(first).await.expect("an old note changes nothing");
     assert_eq!(to_mark(&fixture).await, None);
+    fixture.delete().await;
+}
+
+/// A process that stalls for longer than it has the task writes earlier pictures over those of another one.
+async fn earlier_watermarks_that_are_drawn_late_are_drawn_over(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let (watermarks, album) = (&store.watermarks, fixture.album);
+    let photo = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    let marked = [MarkedPhoto { photo, spent: Spent::default() }];
+    assert_eq!(watermarks.version(album).await.expect("reads it"), 0);
+    let first = watermarks.set(album, change(Some(b"png"))).await.expect("sets it").version;
+    let second = watermarks.set(album, change(Some(b"other"))).await.expect("sets it again").version;
+    assert_eq!(watermarks.version(album).await.expect("reads it"), second);
+    watermarks.note_marked(album, &marked, second).await.expect("notes it");
+    let listed = to_mark(&fixture).await.expect("the changes ask for it");
+    watermarks.note_all_marked(listed).await.expect("notes it");
+    assert_eq!(to_mark(&fixture).await, None);
+    watermarks.note_marked(album, &marked, first).await.expect("notes it");
+    assert!(to_mark(&fixture).await.is_some(), "the photo shows the first one");
+    let unmarked = watermarks.list_unmarked(album, second, None, 10).await.expect("lists them");
+    assert_eq!(unmarked, [photo]);
+    watermarks.remove(album).await.expect("removes it");
+    watermarks.note_marked(album, &marked, second).await.expect("notes it");
+    assert_eq!((watermarks.version(album).await.expect("reads it"), to_mark(&fixture).await), (0, None));
     fixture.delete().await;
 }
 

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use super::assert_error_kind;
-use crate::conformance::fixture::{AlbumFixture, LONG, bounding_box, empty_results, face, text};
+use crate::conformance::fixture::{
+    AlbumFixture, LONG, album_config, bounding_box, empty_results, face, text,
+};
 use crate::error::StoreErrorKind;
+use crate::model::album::{AlbumChange, AlbumConfig, Grid, RecognitionMode};
+use crate::model::credit::Credits;
 use crate::model::ids::PhotoId;
 use crate::model::photo::{
     DetectedFace, DetectedText, FailureReason, PhotoState, TextIndexState, UnindexedReason,
 };
 use crate::store::Store;
-use crate::traits::{FinishOutcome, PhotoResults};
+use crate::traits::{FinishOutcome, Lease, PhotoResults};
 
 pub(super) async fn queue_outcomes_suite(store: &Store) {
     a_finished_photo_has_all_its_results(store).await;
@@ -20,6 +24,8 @@ pub(super) async fn queue_outcomes_suite(store: &Store) {
     a_failed_photo_says_why_and_can_be_retried(store).await;
     a_failed_photo_that_is_confirmed_again_is_queued_once(store).await;
     a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(store).await;
+    photos_that_are_being_processed_are_processed_again_with_other_settings(store).await;
+    a_photo_that_is_being_processed_with_the_settings_of_now_is_not_processed_again(store).await;
 }
 
 async fn a_finished_photo_has_all_its_results(store: &Store) {
@@ -191,5 +197,73 @@ async fn a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(st
         store.queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails");
     }
     assert_eq!(seen().await, []);
+    fixture.delete().await;
+}
+
+/// Results in which this text was read.
+fn reading(lease: &Lease, seen: &str) -> PhotoResults {
+    PhotoResults { texts: vec![text(seen, 0.99)], ..empty_results(lease) }
+}
+
+/// Changes how bibs of the album are read; returns its configuration.
+async fn read_in_cells(fixture: &AlbumFixture) -> AlbumConfig {
+    let mut config = album_config();
+    config.text.mode = RecognitionMode::Grid;
+    config.text.grid = Some(Grid { rows: 2, columns: 2, cell_width: 640, cell_height: 640 });
+    let change = AlbumChange { config: Some(config.clone()), ..AlbumChange::default() };
+    fixture.store.albums.update(&fixture.tenant, fixture.album, change).await.expect("updates");
+    config
+}
+
+async fn photos_that_are_being_processed_are_processed_again_with_other_settings(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let ready = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    let photos = fixture.queue_photos(3).await;
+    let before = fixture.lease_fresh(3, LONG).await;
+    let config = read_in_cells(&fixture).await;
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 1, "the ready one");
+    let counts = fixture.check_counts().await;
+    assert_eq!((counts.queued, counts.processing), (1, 3), "workers may be writing their pictures");
+
+    // However the attempts end, their photos wait again.
+    let old = before.iter().map(|lease| reading(lease, "666"));
+    let ended = store.queue.finish(old.clone().take(1).collect()).await.expect("is refused");
+    assert_eq!(ended, [FinishOutcome::Superseded]);
+    let ended = store.queue.fail(&before[1], FailureReason::CorruptImage, "late").await.expect("is refused");
+    assert_eq!(ended, FinishOutcome::Superseded);
+    store.queue.release(&before[2..]).await.expect("releases it");
+    assert_eq!(fixture.check_counts().await.queued, 4);
+    let held = async || store.credits.balance(&fixture.tenant).await.expect("reads the balance").held;
+    assert_eq!(held().await, Credits::whole(3), "what was held is held once");
+    let late = store.queue.finish(old.collect()).await.expect("is refused");
+    assert_eq!(late, [FinishOutcome::Superseded; 3]);
+
+    let again = fixture.lease_fresh(4, LONG).await;
+    assert!(again.iter().all(|lease| lease.attempt == 1 && *lease.config == config), "{again:?}");
+    let new = again.iter().map(|lease| reading(lease, "777")).collect();
+    assert_eq!(store.queue.finish(new).await.expect("finishes"), [FinishOutcome::Done; 4]);
+    for photo in photos.into_iter().chain([ready]) {
+        let (_, texts) = store.photos.get_detections(fixture.album, photo).await.expect("reads");
+        assert_eq!(texts, [text("777", 0.99)]);
+    }
+    assert_eq!((fixture.check_counts().await.ready, held().await), (4, Credits::ZERO));
+    fixture.delete().await;
+}
+
+async fn a_photo_that_is_being_processed_with_the_settings_of_now_is_not_processed_again(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(2).await;
+    let leases = fixture.lease_fresh(2, LONG).await;
+    assert_eq!(store.queue.reprocess(fixture.album).await.expect("requeues").queued, 0);
+    let finished = store.queue.finish(vec![empty_results(&leases[0])]).await.expect("finishes");
+    assert_eq!(finished, [FinishOutcome::Done]);
+    let failed = store.queue.fail(&leases[1], FailureReason::CorruptImage, "damaged").await.expect("fails");
+    assert_eq!(failed, FinishOutcome::Done);
+    // Nor is one with other settings, of which nobody asked for it.
+    fixture.queue_photos(1).await;
+    let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
+    read_in_cells(&fixture).await;
+    let finished = store.queue.finish(vec![empty_results(&lease)]).await.expect("finishes");
+    assert_eq!(finished, [FinishOutcome::Done]);
     fixture.delete().await;
 }

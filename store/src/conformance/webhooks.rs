@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use super::assert_error_kind;
 use super::fixture::{AlbumFixture, LONG};
+use super::webhook_edges;
 use crate::error::StoreErrorKind;
 use crate::model::album::Tenant;
 use crate::model::event::{EventQuery, EventType};
@@ -22,7 +23,7 @@ use crate::traits::DeliveryRoom;
 /// The most webhooks of a tenant in this suite.
 const LIMIT: u32 = 3;
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 /// Checks the backends of [`crate::traits::Webhooks`] and [`crate::traits::DeliveryQueue`].
 pub async fn webhooks_suite(store: &Store) {
@@ -38,6 +39,7 @@ pub async fn webhooks_suite(store: &Store) {
     a_webhook_that_is_gone_is_disabled_and_that_is_told(&fixture, lease).await;
     a_test_says_nothing_of_deliveries_unless_the_receiver_is_gone(&fixture, lease).await;
     the_webhooks_of_a_tenant_share_its_room(&fixture, lease).await;
+    webhook_edges::webhook_edges(&fixture, lease).await;
     store.tasks.release(lease).await.expect("releases the task");
     fixture.delete().await;
 }
@@ -55,12 +57,12 @@ pub(crate) async fn create(fixture: &AlbumFixture, types: &[EventType], secret: 
     fixture.store.webhooks.create(webhook, LIMIT).await.expect("creates a webhook")
 }
 
-async fn delete(fixture: &AlbumFixture, id: WebhookId) {
+pub(super) async fn delete(fixture: &AlbumFixture, id: WebhookId) {
     fixture.store.webhooks.delete(&fixture.tenant, id).await.expect("deletes a webhook");
 }
 
 /// Creates and deletes an album, which is an event, and publishes it; returns how many events were.
-async fn publish_event(fixture: &AlbumFixture, lease: TaskLease) {
+pub(super) async fn publish_event(fixture: &AlbumFixture, lease: TaskLease) {
     fixture.create_album(super::fixture::album_config()).await.delete().await;
     let published = fixture.store.event_publisher.publish(lease).await.expect("publishes");
     assert!(published.events > 0);
@@ -83,7 +85,7 @@ impl DeliveryRoom for Room {
 }
 
 /// Takes all due deliveries of a webhook.
-async fn take(fixture: &AlbumFixture, webhook: WebhookId) -> Vec<DueDelivery> {
+pub(super) async fn take(fixture: &AlbumFixture, webhook: WebhookId) -> Vec<DueDelivery> {
     take_for(fixture, webhook, LONG).await
 }
 
@@ -92,7 +94,7 @@ async fn take_for(fixture: &AlbumFixture, webhook: WebhookId, ttl: Duration) -> 
     fixture.store.deliveries.lease(100, ttl, &room).await.expect("leases deliveries")
 }
 
-fn attempt(status: Option<u16>) -> Attempt {
+pub(super) fn attempt(status: Option<u16>) -> Attempt {
     let now = OffsetDateTime::now_utc();
     Attempt {
         at: now - time::Duration::nanoseconds(i64::from(now.nanosecond() % 1000)),
@@ -253,6 +255,10 @@ async fn a_rotated_secret_signs_beside_the_old_one(fixture: &AlbumFixture) {
     assert_eq!(Value::from(content.data.clone()), json!({ "webhookId": webhook.id }));
     let done = deliveries.finish(&test, &attempt(Some(200)), AttemptOutcome::Delivered).await;
     assert_eq!(done.expect("finishes").state, DeliveryState::Delivered);
+    // Again, for lack of an answer.
+    webhooks.rotate(tenant, webhook.id, [4; 32], LONG).await.expect("rotates");
+    let test = deliveries.create_test(tenant, webhook.id, LONG).await.expect("makes a test");
+    assert_eq!(test.secrets, [[4; 32], [1; 32]], "receivers have the first one");
     webhooks.rotate(tenant, webhook.id, [3; 32], Duration::ZERO).await.expect("rotates");
     let test = deliveries.create_test(tenant, webhook.id, LONG).await.expect("makes a test");
     assert_eq!(test.secrets, [[3; 32]]);

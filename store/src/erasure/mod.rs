@@ -31,6 +31,7 @@ use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::queue::jetstream::JetStreamQueue;
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
+use crate::sql::erasures::deletion::DeletionCause;
 use crate::sql::erasures::removal::Removal;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
 use crate::sql::erasures::{album_faces, organization as organization_rows, retention};
@@ -99,9 +100,9 @@ impl Eraser {
         tenant: &Tenant,
         album: AlbumId,
         asked_by: KeyId,
-        cause: &str,
+        why: DeletionCause<'_>,
     ) -> Result<ErasureId> {
-        let id = self.removal().begin_album(tenant, album, asked_by, cause).await?;
+        let id = self.removal().begin_album(tenant, album, asked_by, why).await?;
         self.face_cache.forget_album(album);
         Ok(id)
     }
@@ -287,15 +288,17 @@ impl Erasures for Eraser {
     }
 
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {
-        self.close_album(tenant, album, asked_by, "request").await
+        self.close_album(tenant, album, asked_by, DeletionCause::Request).await
     }
 
     async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
         self.refuse_old_processes().await?;
-        let (tenant, id) = (&album.tenant, album.id);
         match part {
-            ExpiringPart::Faces => self.removal().begin_album_faces(tenant, id, RETENTION).await,
-            ExpiringPart::Photos => self.close_album(tenant, id, RETENTION, "retention").await,
+            ExpiringPart::Faces => self.removal().begin_album_faces(album, RETENTION).await,
+            ExpiringPart::Photos => {
+                let why = DeletionCause::Age(album);
+                self.close_album(&album.tenant, album.id, RETENTION, why).await
+            }
         }
     }
 

@@ -27,6 +27,8 @@ impl Eraser {
         ledger: LedgerFate,
     ) -> Result<OrganizationReceipt> {
         let signer = self.signer()?;
+        // The objects of an album go with its erasure, which counts them.
+        organization::require_no_albums(&self.database, organization).await?;
         let mut objects = 0;
         let mut listed = self.storage.list_organization(organization);
         while let Some(object) = listed.try_next().await? {

@@ -55,6 +55,9 @@ pub struct AlbumConfig {
     pub preview_watermarked: bool,
     /// Longest side of the thumbnail, pixels, 64 to 8192.
     pub thumbnail_max_dimension: u32,
+    /// The largest that it was before it was lowered, pixels; `None` if it never was. Photos have the thumbnails that they were
+    /// given until they are read again, which no row says of each: so this stays for as long as the album does.
+    pub former_thumbnail_max_dimension: Option<u32>,
     /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
     pub bib_pattern: String,
     /// How the start list is used, once there is one.
@@ -76,6 +79,19 @@ impl AlbumConfig {
             && self.bib_format == other.bib_format
             && self.bib_pattern == other.bib_pattern
     }
+
+    /// The longest side that any thumbnail of the album may have, pixels.
+    pub fn largest_thumbnail(&self) -> u32 {
+        self.thumbnail_max_dimension.max(self.former_thumbnail_max_dimension.unwrap_or(0))
+    }
+
+    /// Remembers the size of the thumbnails that photos were given under the configuration before, if it is larger.
+    pub fn remember_thumbnails(&mut self, before: &Self) {
+        let largest = before.largest_thumbnail();
+        if largest > self.thumbnail_max_dimension {
+            self.former_thumbnail_max_dimension = Some(largest);
+        }
+    }
 }
 
 /// The members of a configuration that this version knows, as they are stored.
@@ -88,6 +104,8 @@ struct KnownMembers {
     #[serde(default)]
     preview_watermarked: bool,
     thumbnail_max_dimension: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former_thumbnail_max_dimension: Option<u32>,
     bib_pattern: String,
     #[serde(default)]
     start_list: StartListConfig,
@@ -313,6 +331,24 @@ mod tests {
         stored["bib_format"] = json!("auto");
         stored["retention"] = json!({ "photos_days": null, "faces_days": null });
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
+    }
+
+    #[test]
+    fn the_largest_thumbnails_are_remembered_when_smaller_ones_are_asked_for() {
+        let resize = |before: &AlbumConfig, pixels| {
+            let mut after = AlbumConfig { thumbnail_max_dimension: pixels, ..before.clone() };
+            after.remember_thumbnails(before);
+            let stored = serde_json::to_value(&after).unwrap();
+            assert_eq!(serde_json::from_value::<AlbumConfig>(stored).unwrap(), after);
+            after
+        };
+        let small = crate::conformance::album_config();
+        assert_eq!((small.largest_thumbnail(), resize(&small, 512)), (512, small.clone()));
+        let large = resize(&small, 2048);
+        assert_eq!(large.largest_thumbnail(), 2048);
+        let again = resize(&resize(&large, 256), 1024);
+        assert_eq!((again.thumbnail_max_dimension, again.largest_thumbnail()), (1024, 2048));
+        assert_eq!(resize(&again, 4096).largest_thumbnail(), 4096);
     }
 
     #[test]

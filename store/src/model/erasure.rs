@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::model::album::{RetentionConfig, Tenant};
-use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
+use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId, ReportId};
 use crate::model::photo::{BoundingBox, Embedding};
 
 /// What an erasure is about.
@@ -131,6 +131,8 @@ pub struct NewErasure {
     pub subject: ErasureSubject,
     /// And the photos.
     pub photos: PhotoFate,
+    /// What a visitor said who asked for it: a report of the album, which goes with it, and those of the same request.
+    pub report: Option<ReportId>,
 }
 
 /// What an erasure would remove now.

@@ -1,5 +1,5 @@
-//! Newtypes for every identifier, so that mixing up two kinds does not compile. All but [`FaceId`] are UUIDs of version 7 and
-//! sort by creation time.
+//! Newtypes for every identifier, so that mixing up two kinds does not compile. All but [`FaceId`] are UUIDs; those that
+//! this service makes are of version 7 and sort by creation time.
 
 use std::fmt;
 use std::str::FromStr;

@@ -147,7 +147,7 @@ pub struct Photo {
     pub state: PhotoState,
     /// Why it failed; set exactly in state `Failed`.
     pub failure: Option<FailureReason>,
-    /// Size of the upright photo in pixels, once decoded.
+    /// Size of the upright photo in pixels, as of the last time that it became ready; `None` before, and once it has failed.
     pub size: Option<PhotoSize>,
     /// When it was taken (EXIF; read as UTC where it names no offset).
     pub taken_at: Option<OffsetDateTime>,
@@ -165,12 +165,12 @@ pub struct Photo {
 
 impl Photo {
     /// Whether it has pictures: those of a photo that is processed again stay until new ones replace them, as what searches find
-    /// of it does.
+    /// of it does. Those of a photo that has failed may be gone.
     #[must_use]
     pub const fn has_pictures(&self) -> bool {
         match self.state {
             PhotoState::Ready => true,
-            // Known from the last time that it became ready.
+            // Known from the last time that it became ready, unless it has failed since.
             PhotoState::Queued | PhotoState::Processing => self.size.is_some(),
             PhotoState::AwaitingUpload | PhotoState::Failed => false,
         }

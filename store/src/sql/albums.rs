@@ -83,8 +83,10 @@ const CLOSE_ALBUM: Statement = Statement::PerDialect {
                returning closed_at",
 };
 
-const CLOSED_ALBUMS: &str =
-    "select id, organization, mode from album where closed_at < $1 order by closed_at limit 100";
+/// Without those that an erasure deletes: it counts their objects before it does, for its receipt, and is finished itself.
+const CLOSED_ALBUMS: &str = "select id, organization, mode from album where closed_at < $1 \
+     and not exists (select 1 from erasure where erasure.album = album.id and kind = 'album' and state = 'running') \
+     order by closed_at limit 100";
 
 macro_rules! album_columns {
     () => {

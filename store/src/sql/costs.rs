@@ -26,6 +26,8 @@ use crate::traits::{Costs, Lease, Result};
 /// The stage of the rows that count photos.
 const NO_STAGE: &str = "";
 
+const WRITE_SEARCHES: &str = "write costs of searches";
+
 pub(crate) const WRITE_COSTS: Statement = Statement::PerDialect {
     sqlite: "insert into cost_rollup (organization, mode, album, stage, photos, cpu_us, device_us, bytes_read, \
              bytes_written, day, part) select unhex(value ->> 0), value ->> 1, unhex(value ->> 2), value ->> 3, value ->> 4, \
@@ -221,10 +223,10 @@ impl SqlCosts {
         Self { database, shared, searches }
     }
 
-    async fn write_searches(&self, costs: &SpentBySearches) -> Result<()> {
-        const OPERATION: &str = "write costs of searches";
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        let now = transaction.read_clock(OPERATION).await?;
+    /// Writes what searches cost; the caller commits.
+    async fn write_searches(&self, costs: &SpentBySearches) -> Result<Transaction> {
+        let mut transaction = self.database.begin_write(WRITE_SEARCHES).await?;
+        let now = transaction.read_clock(WRITE_SEARCHES).await?;
         let ledger = &self.shared.ledger;
         let tenants = ledger.tenants_of(&mut transaction, costs.keys().map(|(album, _)| *album)).await?;
         let mut entries = CostEntries::default();
@@ -235,7 +237,7 @@ impl SqlCosts {
             }
         }
         entries.write(&mut transaction, ledger, Writer::Api, now).await?;
-        transaction.commit(OPERATION).await
+        Ok(transaction)
     }
 }
 
@@ -251,10 +253,14 @@ impl Costs for SqlCosts {
             return Ok(());
         }
         let written = self.write_searches(&costs).await;
-        if written.is_err() {
-            self.searches.put_back(costs);
+        match written {
+            // One that is not answered may have been made: writing the costs again would count twice.
+            Ok(transaction) => transaction.commit(WRITE_SEARCHES).await,
+            Err(error) => {
+                self.searches.put_back(costs);
+                Err(error)
+            }
         }
-        written
     }
 
     async fn costs(&self, tenant: &Tenant, filter: CostQuery) -> Result<Vec<CostRow>> {

@@ -327,13 +327,24 @@ impl Galleries for SqlGalleries {
     async fn dismiss_reports(&self, album: AlbumId, report: ReportId) -> Result<()> {
         const OPERATION: &str = "dismiss reports";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        query(OPERATION, concat!("delete from gallery_report where ", same_reports!("")))
-            .bind(album)
-            .bind(report)
-            .execute(&mut transaction)
-            .await?;
+        dismiss(&mut transaction, OPERATION, album, report).await?;
         transaction.commit(OPERATION).await
     }
+}
+
+/// Deletes a report; of a request to be removed, those of all its photos.
+pub(crate) async fn dismiss(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+    report: ReportId,
+) -> Result<()> {
+    query(operation, concat!("delete from gallery_report where ", same_reports!("")))
+        .bind(album)
+        .bind(report)
+        .execute(transaction)
+        .await
+        .map(drop)
 }
 
 /// Whether there are more reports than the limits.

@@ -84,7 +84,7 @@ pub(crate) use self::upload_targets::SqlUploadTargets;
 pub(crate) use self::watermarks::SqlWatermarks;
 pub(crate) use self::webhooks::SqlWebhooks;
 #[cfg(any(test, feature = "conformance"))]
-pub(crate) use self::webhooks::ageing::age_webhooks;
+pub(crate) use self::webhooks::ageing::{age_webhooks, publish_late};
 pub use self::webhooks::sealed::SealedSecrets;
 pub(crate) use self::webhooks::sealed::{check as check_sealed_secrets, reseal};
 pub(crate) use self::webhooks::sending::SqlDeliveryQueue;

@@ -49,6 +49,10 @@ const NOTE_MARKED: Statement = Statement::PerDialect {
                from locked join named on named.id = locked.id where photo.album = $1 and photo.id = locked.id",
 };
 
+/// Whoever marked with another version may have written over pictures of the current one.
+const ASK_FOR_CURRENT: &str =
+    "update watermark set asked = asked + 1 where album = $1 and picture is not null and version <> $2";
+
 #[derive(FromRow)]
 struct WatermarkRow {
     version: i64,
@@ -110,6 +114,16 @@ impl Watermarks for SqlWatermarks {
             .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         Ok(row.map(WatermarkRow::into_watermark).transpose()?.flatten())
+    }
+
+    async fn version(&self, album: AlbumId) -> Result<i64> {
+        const OPERATION: &str = "read the version of a watermark";
+        let version: Option<(i64,)> =
+            query(OPERATION, "select watermark_version from album where id = $1 and closed_at is null")
+                .bind(album)
+                .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+                .await?;
+        Ok(version.map_or(0, |(version,)| version))
     }
 
     async fn set(&self, album: AlbumId, change: WatermarkChange) -> Result<Watermark> {
@@ -209,6 +223,7 @@ impl Watermarks for SqlWatermarks {
             entries.add_marks(tenant, album, photos);
         }
         entries.write(&mut transaction, ledger, Writer::Api, now).await?;
+        query(OPERATION, ASK_FOR_CURRENT).bind(album).bind(version).execute(&mut transaction).await?;
         transaction.commit(OPERATION).await
     }
 

@@ -1,10 +1,10 @@
-//! Time that passes at once, for tests of schedules of minutes and days.
+//! Time that passes at once, for tests of schedules of minutes and days, and what another process does at the same moment.
 
 use std::time::Duration;
 
 use super::Store;
 use crate::error::StoreError;
-use crate::model::ids::{AlbumId, OrganizationId};
+use crate::model::ids::{AlbumId, OrganizationId, WebhookId};
 use crate::sql;
 
 impl Store {
@@ -22,6 +22,14 @@ impl Store {
     /// `Unavailable` when the database fails.
     pub async fn age_webhooks(&self, by: Duration) -> Result<(), StoreError> {
         sql::age_webhooks(&self.database, by).await
+    }
+
+    /// Makes what was cancelled of a webhook pending, as a publisher leaves it that commits just after the webhook was disabled.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database fails.
+    pub async fn publish_late(&self, webhook: WebhookId) -> Result<(), StoreError> {
+        sql::publish_late(&self.database, webhook).await
     }
 
     /// Lets time pass for the events of an album: what happened to its photos, and what was told, is so much older.

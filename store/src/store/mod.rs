@@ -325,18 +325,23 @@ impl Store {
         SqlUploadTargets::new(self.database.clone()).find(key).await
     }
 
-    /// Removes objects that no database row needs, and finishes deletions of albums that were interrupted.
+    /// Removes objects that no database row needs, and what uploads left in a folder whose process was killed; finishes deletions of
+    /// albums that were interrupted.
     ///
     /// # Errors
     /// `Unavailable` when database or storage do not respond; what was removed by then was rightly removed.
     pub async fn collect_garbage(&self, options: GcOptions) -> Result<GcReport, StoreError> {
         // Refuses a standby server: it may not have the rows of the newest photos yet.
         self.check_database().await?;
-        self.garbage_collector().run(options).await
+        let report = self.garbage_collector().run(options).await?;
+        if let (Some(files), false) = (&self.local, options.is_dry_run) {
+            files.remove_abandoned_uploads().await?;
+        }
+        Ok(report)
     }
 
-    /// Finishes deletions of albums that began before `before` and were interrupted; returns how many. One that fails
-    /// does not keep the others from being finished.
+    /// Finishes deletions of albums that began before `before`, were interrupted and have no running erasure, which finishes its
+    /// own; returns how many. One that fails does not keep the others from being finished.
     ///
     /// # Errors
     /// `Unavailable`: the first failure.

@@ -248,6 +248,24 @@ async fn staged_files_of_dead_uploads_are_removed_and_running_ones_are_not() {
 }
 
 #[tokio::test]
+async fn staged_files_of_dead_uploads_are_garbage_of_a_store_that_is_open() {
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let scratch = test_store.path().join("objects/scratch");
+    for (name, age) in [("old.part", 7200), ("running.part", 0)] {
+        let file = std::fs::File::create(scratch.join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    let collect = async |is_dry_run| {
+        store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run }).await.unwrap();
+        count_staged_files(&test_store)
+    };
+    assert_eq!(collect(true).await, 2);
+    assert_eq!(collect(false).await, 1);
+    assert!(scratch.join("running.part").exists());
+}
+
+#[tokio::test]
 async fn nothing_is_collected_when_the_database_is_unavailable() {
     let test_store = TestStore::new();
     let store = test_store.open().await;

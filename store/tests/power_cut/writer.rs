@@ -19,7 +19,7 @@ use photofinish_store::traits::{
 };
 use sqlx::Connection;
 
-use super::{database_url, settings, support};
+use super::{database_url, objects_folder, settings, support};
 
 /// The bib and the face of every finished photo.
 pub const BIB: &str = "1204";
@@ -55,6 +55,7 @@ pub async fn run_writer(folder: &Path) {
             _ => {}
         }
     }
+    confirm_interrupted_upload(&fixture, folder).await;
     search_by_selfie(&fixture).await;
     delete_album(&store).await;
     store.close().await;
@@ -107,6 +108,21 @@ async fn upload(store: &Store, key: &ObjectKey) {
     let started = local.begin_upload(grant, None, UploadPace::SERVICE).unwrap();
     let received = local.receive_upload(started, stream::iter(chunks)).await.unwrap();
     assert_eq!(local.publish_upload(received).await.unwrap(), bytes.len() as u64);
+}
+
+/// Confirms a photo as the API does after the process that stored it was killed: its folders are not synced.
+async fn confirm_interrupted_upload(fixture: &AlbumFixture, folder: &Path) {
+    let photo = fixture.create_photos(1).await[0];
+    let key = object_key(fixture, photo, ObjectRole::Original);
+    let path = objects_folder(folder).join(key.as_str());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&object_bytes(&key)).unwrap();
+    file.sync_all().unwrap();
+    assert!(fixture.store.blobs.head(&key).await.unwrap().is_some());
+    fixture.store.blobs.make_durable(&key).await.unwrap();
+    assert_eq!(fixture.store.queue.confirm(fixture.album, &[photo]).await.unwrap(), [photo]);
+    print_line(&format!("confirmed {photo}"));
 }
 
 /// Processes photos as the pipeline does: previews first, then the results of a batch. One photo fails, one is released

@@ -155,10 +155,10 @@ impl ObjectDir {
         self.sync_parents(folder)
     }
 
-    /// Syncs the folders above a removed path, or it would be back after a power cut. Also if there was nothing to
-    /// remove, because the process that removed it may have died before this step; and all of them, because another
-    /// write may have created the lowest again.
-    fn sync_parents(&self, path: &Path) -> io::Result<()> {
+    /// Syncs the folders above a path: after a power cut a file that was found may be gone, and a removed path be back. Also if
+    /// there was nothing to remove, because the process that removed it may have died before this step; and all of them,
+    /// because another write may have created the lowest again.
+    pub(crate) fn sync_parents(&self, path: &Path) -> io::Result<()> {
         sync_folders(&self.root, path.parent().unwrap_or(&self.root))
     }
 
@@ -226,7 +226,12 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 /// Removes staged files that were not written to for `age`.
 pub(crate) fn remove_abandoned_files(scratch: &Path, age: Duration) -> io::Result<()> {
     let now = SystemTime::now();
-    for entry in fs::read_dir(scratch)? {
+    let entries = match fs::read_dir(scratch) {
+        // Nothing was staged yet, where the disk was full when the store was opened.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         if path.extension().is_none_or(|extension| extension != STAGED_EXTENSION) {
             continue;

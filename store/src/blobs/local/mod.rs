@@ -27,7 +27,7 @@ use url::Url;
 use self::durable::{ObjectDir, StagedFile};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
 use self::signing::{SignedFields, SignedMethod, UnverifiedRequest, UploadLimits, UrlSigner};
-use self::uploads::UploadSlots;
+use self::uploads::{SyncedUploads, UploadSlots};
 use crate::blobs::object_ops::{self, ListedObject, invalid_url};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::make_folder;
@@ -67,6 +67,7 @@ pub struct LocalFiles {
     file_system: LocalFileSystem,
     signer: UrlSigner,
     upload_slots: UploadSlots,
+    synced_uploads: SyncedUploads,
 }
 
 /// An object that is ready to be sent.
@@ -108,7 +109,8 @@ impl LocalFiles {
         })
         .await?;
         let signer = UrlSigner::new(public_url, signing_secret);
-        Ok(Self { object_dir, scratch, file_system, signer, upload_slots: UploadSlots::default() })
+        let (upload_slots, synced_uploads) = (UploadSlots::default(), SyncedUploads::default());
+        Ok(Self { object_dir, scratch, file_system, signer, upload_slots, synced_uploads })
     }
 
     /// Verifies a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
@@ -176,6 +178,17 @@ impl LocalFiles {
             object_dir.check()
         })
         .await
+    }
+
+    /// Removes staged files of uploads that died long ago, as opening the folder does: for a process that runs for months
+    /// after one that was killed.
+    ///
+    /// # Errors
+    /// `Unavailable` if they cannot be listed, or one of them not be removed.
+    pub async fn remove_abandoned_uploads(&self) -> Result<()> {
+        let scratch = self.scratch.clone();
+        let remove = move || durable::remove_abandoned_files(&scratch, ABANDONED_AFTER);
+        run_blocking("remove abandoned uploads", remove).await
     }
 
     /// Lists all objects.
@@ -263,6 +276,16 @@ impl Blobs for LocalFiles {
             self.check_root().await?;
         }
         Ok(size)
+    }
+
+    /// Costs nothing after an upload to this process, which has synced the folders. After one to another process, or to one that
+    /// was killed, each folder is synced, up to that of the storage.
+    async fn make_durable(&self, key: &ObjectKey) -> Result<()> {
+        if self.synced_uploads.take(key) && !self.upload_slots.is_uploading(key) {
+            return Ok(());
+        }
+        let (object_dir, path) = (Arc::clone(&self.object_dir), self.path(key));
+        run_blocking("sync the folders of an object", move || object_dir.sync_parents(&path)).await
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {

@@ -4,7 +4,7 @@
 //! deadline, and nothing is stored long after its URL has expired. Between the steps the caller checks whether the photo
 //! or the selfie still exists, which this module does not know.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,11 +17,14 @@ use tokio::io::AsyncWriteExt;
 use super::durable::StagedFile;
 use super::{LocalFiles, UploadGrant, run_blocking, unavailable};
 use crate::error::StoreError;
-use crate::model::object_key::ObjectKey;
+use crate::model::object_key::{ObjectKey, ObjectOwner};
 
 /// How many uploads of one object are received at once: one, and one that a client begins again because its connection
 /// broke, before the service has noticed that.
 const UPLOADS_PER_OBJECT: usize = 2;
+
+/// How many photos are remembered that were uploaded and not confirmed. The folders of others are synced once more.
+const MAX_SYNCED: usize = 16_384;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
@@ -137,6 +140,11 @@ impl UploadSlots {
         *count += 1;
         Some(UploadSlot { slots: self.clone(), key: key.clone() })
     }
+
+    /// Whether an upload of this object has begun and not ended.
+    pub(super) fn is_uploading(&self, key: &ObjectKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
 }
 
 impl Drop for UploadSlot {
@@ -148,6 +156,29 @@ impl Drop for UploadSlot {
                 counts.remove(&self.key);
             }
         }
+    }
+}
+
+/// Photos whose last upload has ended in this process, their folders synced, until somebody asks.
+#[derive(Debug, Default)]
+pub(super) struct SyncedUploads(Mutex<HashSet<ObjectKey>>);
+
+impl SyncedUploads {
+    fn add(&self, key: &ObjectKey) {
+        // Nobody asks for selfies.
+        if !matches!(key.owner(), Some((.., ObjectOwner::Photo(..)))) {
+            return;
+        }
+        let mut synced = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if synced.len() >= MAX_SYNCED {
+            synced.clear();
+        }
+        synced.insert(key.clone());
+    }
+
+    /// Forgets an object; returns whether its last upload has ended.
+    pub(super) fn take(&self, key: &ObjectKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 }
 
@@ -206,8 +237,11 @@ impl LocalFiles {
         if upload.is_stale() {
             return Err(PublishError::Expired);
         }
-        let (object_dir, target) = (Arc::clone(&self.object_dir), self.path(upload.grant.key()));
+        let key = upload.grant.key();
+        self.synced_uploads.take(key);
+        let (object_dir, target) = (Arc::clone(&self.object_dir), self.path(key));
         run_blocking("store an upload", move || object_dir.persist(staged, file, &target)).await?;
+        self.synced_uploads.add(key);
         Ok(size_bytes)
     }
 

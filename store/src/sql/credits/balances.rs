@@ -25,6 +25,31 @@ const REFILL: &str = "insert into credit_grant (id, organization, mode, amount, 
      select $1, $2, $3, $4 - $5, 'daily refill', 'service', $6, $7 where true \
      on conflict (organization, mode, refill_day) do nothing";
 
+/// Changes the refill of a day in place: a balance may be set any number of times, and every confirmation adds up all grants.
+const ADD_TO_REFILL: &str = "insert into credit_grant (id, organization, mode, amount, note, granted_by, refill_day, created_at) \
+     values ($1, $2, $3, $4, 'set by a test key', 'partner', $5, $6) \
+     on conflict (organization, mode, refill_day) do update set amount = credit_grant.amount + excluded.amount, \
+     note = excluded.note, granted_by = excluded.granted_by";
+
+/// Adds an amount to the refill of the day of `now` (microseconds), which [`Refills::refilled_balance`] has made.
+pub(super) async fn add_to_refill(
+    transaction: &mut Transaction,
+    tenant: &Tenant,
+    amount: Credits,
+    now: i64,
+) -> Result<()> {
+    query("set mock credits", ADD_TO_REFILL)
+        .bind(GrantId::generate())
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .bind(amount.thousandths())
+        .bind(day_of(now))
+        .bind(now)
+        .execute(transaction)
+        .await
+        .map(drop)
+}
+
 /// Returns the balance of a tenant.
 pub(crate) async fn load_balance<'c>(
     on: impl Into<ConnectionRef<'c>>,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::balances::{AmpleBalances, Refills, load_balance};
+use self::balances::{AmpleBalances, Refills, add_to_refill, load_balance};
 use self::ledger::{Ledger, LedgerEntries, Writer};
 use self::usage::UsageMeter;
 use crate::error::{StoreError, StoreErrorKind};
@@ -89,24 +89,6 @@ impl SqlCredits {
         self.shared.refills.refilled_balance(transaction, tenant, mock, now).await
     }
 
-    /// Adds a grant in a transaction.
-    async fn insert_grant(&self, transaction: &mut Transaction, grant: &NewGrant, now: i64) -> Result<()> {
-        const OPERATION: &str = "grant credits";
-        let insert = "insert into credit_grant (id, organization, mode, amount, note, granted_by, created_at) \
-                      values ($1, $2, $3, $4, $5, $6, $7)";
-        query(OPERATION, insert)
-            .bind(GrantId::generate())
-            .bind(grant.tenant.organization)
-            .bind(grant.tenant.mode.as_str())
-            .bind(grant.amount.thousandths())
-            .bind(grant.note.as_str())
-            .bind(grant.granted_by.as_str())
-            .bind(now)
-            .execute(transaction)
-            .await
-            .map(drop)
-    }
-
     /// Marks a selfie as charged; returns whether it was not.
     async fn claim_charge(
         &self,
@@ -116,7 +98,7 @@ impl SqlCredits {
     ) -> Result<bool> {
         let ChargedRequest::FaceSearch(probe, _) = request else { return Ok(true) };
         let claim = "update probe set charged_at = $2 where id = $1 and charged_at is null";
-        let claimed = query("charge a request", claim).bind(probe).bind(now).execute(transaction).await?;
+        let claimed = query("charge requests", claim).bind(probe).bind(now).execute(transaction).await?;
         Ok(claimed > 0)
     }
 }
@@ -150,13 +132,13 @@ impl CreditLedger for SqlCredits {
         }
     }
 
-    async fn grant(&self, grant: NewGrant) -> Result<Balance> {
+    async fn grant_once(&self, id: GrantId, grant: NewGrant) -> Result<Balance> {
         const OPERATION: &str = "grant credits";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         // The refill of the day comes first, so that it does not take the grant away.
         self.refilled_balance(&mut transaction, &grant.tenant, now).await?;
-        self.insert_grant(&mut transaction, &grant, now).await?;
+        insert_grant(&mut transaction, id, &grant, now).await?;
         let balance = load_balance(&mut transaction, OPERATION, &grant.tenant).await?;
         transaction.commit(OPERATION).await?;
         self.shared.ample.forget(&grant.tenant);
@@ -169,25 +151,34 @@ impl CreditLedger for SqlCredits {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let before = self.refilled_balance(&mut transaction, &tenant, now).await?;
-        let grant = NewGrant {
-            tenant,
-            amount: available - before.available(),
-            note: "set by a test key".to_owned(),
-            granted_by: "partner".to_owned(),
-        };
-        self.insert_grant(&mut transaction, &grant, now).await?;
+        add_to_refill(&mut transaction, &tenant, available - before.available(), now).await?;
         let balance = load_balance(&mut transaction, OPERATION, &tenant).await?;
         transaction.commit(OPERATION).await?;
         self.shared.ample.forget(&tenant);
         Ok(self.remember(&tenant, balance))
     }
 
-    async fn charge_request(&self, tenant: &Tenant, album: AlbumId, request: ChargedRequest) -> Result<()> {
-        const OPERATION: &str = "charge a request";
-        let price = request.price(&self.settings().prices);
+    async fn charge_requests(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        requests: &[ChargedRequest],
+    ) -> Result<()> {
+        const OPERATION: &str = "charge requests";
+        let prices = self.settings().prices;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        if !self.claim_charge(&mut transaction, request, now).await? {
+        let mut entries = LedgerEntries::default();
+        let (mut claimed, mut price) = (0, Credits::ZERO);
+        for request in requests {
+            if self.claim_charge(&mut transaction, *request, now).await? {
+                let own = request.price(&prices);
+                entries.spend(tenant, own.thousandths());
+                entries.count(tenant, album, request.operation(), own.thousandths());
+                (claimed, price) = (claimed + 1, price + own);
+            }
+        }
+        if claimed == 0 {
             return transaction.rollback(OPERATION).await;
         }
         if self.settings().is_enforced {
@@ -198,9 +189,6 @@ impl CreditLedger for SqlCredits {
                 return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
             }
         }
-        let mut entries = LedgerEntries::default();
-        entries.spend(tenant, price.thousandths());
-        entries.count(tenant, album, request.operation(), price.thousandths());
         entries.write(&mut transaction, &self.shared.ledger, Writer::Api, now).await?;
         transaction.commit(OPERATION).await
     }
@@ -220,13 +208,17 @@ impl CreditLedger for SqlCredits {
             let now = transaction.read_clock(OPERATION).await?;
             let entries = usage::entries_of(&counts);
             entries.write(&mut transaction, &self.shared.ledger, Writer::Api, now).await?;
-            transaction.commit(OPERATION).await
+            Ok::<Transaction, StoreError>(transaction)
         };
         let written = written.await;
-        if written.is_err() {
-            self.meter.put_back(counts);
+        match written {
+            // One that is not answered may have been made: writing the counts again would count twice.
+            Ok(transaction) => transaction.commit(OPERATION).await,
+            Err(error) => {
+                self.meter.put_back(counts);
+                Err(error)
+            }
         }
-        written
     }
 
     async fn usage(&self, tenant: &Tenant, query: UsageQuery) -> Result<Vec<UsageRow>> {
@@ -250,6 +242,37 @@ impl CreditLedger for SqlCredits {
         }
         Ok(balances)
     }
+}
+
+/// Adds a grant in a transaction, unless it is there.
+///
+/// # Errors
+/// `Conflict` when there is another one with its id.
+async fn insert_grant(transaction: &mut Transaction, id: GrantId, grant: &NewGrant, now: i64) -> Result<()> {
+    const OPERATION: &str = "grant credits";
+    let insert = "insert into credit_grant (id, organization, mode, amount, note, granted_by, created_at) \
+                  values ($1, $2, $3, $4, $5, $6, $7) on conflict (id) do nothing";
+    let inserted = query(OPERATION, insert)
+        .bind(id)
+        .bind(grant.tenant.organization)
+        .bind(grant.tenant.mode.as_str())
+        .bind(grant.amount.thousandths())
+        .bind(grant.note.as_str())
+        .bind(grant.granted_by.as_str())
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+    if inserted > 0 {
+        return Ok(());
+    }
+    let find = "select organization, mode, amount, note from credit_grant where id = $1";
+    let (organization, mode, amount, note): (OrganizationId, String, i64, String) =
+        query(OPERATION, find).bind(id).fetch_one(transaction).await?;
+    let tenant = Tenant { organization, mode: parse_key_mode(&mode)? };
+    if (tenant, amount, note) == (grant.tenant, grant.amount.thousandths(), grant.note.clone()) {
+        return Ok(());
+    }
+    Err(StoreError::new(StoreErrorKind::Conflict, format!("grant {id} has other values")))
 }
 
 #[async_trait]

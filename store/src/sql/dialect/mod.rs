@@ -48,6 +48,8 @@ pub(crate) struct PhotoRowState {
     pub(crate) held: i64,
     /// Whether it was paid for.
     pub(crate) is_charged: bool,
+    /// When it was queued, or asked for again while it is processed, microseconds. That of a lease is as it was then.
+    pub(crate) confirmed_at: Option<i64>,
 }
 
 #[derive(FromRow)]
@@ -60,14 +62,15 @@ struct PhotoStateRow {
     lease_until: i64,
     held: i64,
     charged_at: Option<i64>,
+    confirmed_at: Option<i64>,
 }
 
 impl PhotoStateRow {
     fn into_state(self) -> Result<(PhotoRef, PhotoRowState)> {
-        let Self { album, id, state, attempts, lease, lease_until, held, charged_at } = self;
+        let Self { album, id, state, attempts, lease, lease_until, held, charged_at, confirmed_at } = self;
         let state = parse_photo_state(&state)?;
         let is_charged = charged_at.is_some();
-        let row = PhotoRowState { state, attempts, lease, lease_until, held, is_charged };
+        let row = PhotoRowState { state, attempts, lease, lease_until, held, is_charged, confirmed_at };
         Ok((PhotoRef { album, photo: id }, row))
     }
 }

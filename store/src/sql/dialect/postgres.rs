@@ -23,7 +23,7 @@ use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 use async_trait::async_trait;
 
 /// Takes the lock that an update takes. It does not block transactions that only refer to the photo by a foreign key.
-const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until, held, charged_at from photo \
+const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until, held, charged_at, confirmed_at from photo \
      where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
      and (select closed_at from album where album.id = photo.album) is null \
      order by album, id for no key update";

@@ -69,7 +69,7 @@ macro_rules! delete_of_photos {
 // Constants of this module for the test of query plans.
 
 pub(in crate::sql) const LOCK_PHOTOS: &str = concat!(
-    "select photo.album, photo.id, state, attempts, lease, lease_until, held, charged_at from ",
+    "select photo.album, photo.id, state, attempts, lease, lease_until, held, charged_at, confirmed_at from ",
     named_photos!(""),
     " cross join photo",
     is_named!(),

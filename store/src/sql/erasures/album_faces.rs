@@ -5,10 +5,11 @@ use uuid::Uuid;
 
 use super::ErasurePlan;
 use super::removal::{DELETE_PROBES, Removal, lock_album};
+use super::retention::require_unchanged;
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
-use crate::model::album::{AlbumConfig, Tenant};
-use crate::model::erasure::{ErasureKind, RemovedCounts};
+use crate::model::album::AlbumConfig;
+use crate::model::erasure::{AgeingAlbum, ErasureKind, RemovedCounts};
 use crate::model::ids::{AlbumId, ErasureId, FaceId, KeyId, PhotoId, ProbeId};
 use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::Database;
@@ -46,13 +47,10 @@ pub(crate) async fn has_vectors(database: &Database, album: AlbumId) -> Result<b
 }
 
 impl Removal {
-    /// Switches the face recognition of an album off, deletes its selfies, and notes that its vectors go.
-    pub(crate) async fn begin_album_faces(
-        &self,
-        tenant: &Tenant,
-        album: AlbumId,
-        asked_by: KeyId,
-    ) -> Result<ErasureId> {
+    /// Switches the face recognition of an album off, deletes its selfies, and notes that its vectors go. `Conflict` where it has
+    /// changed since its age was read.
+    pub(crate) async fn begin_album_faces(&self, read: &AgeingAlbum, asked_by: KeyId) -> Result<ErasureId> {
+        let (album, tenant) = (read.id, &read.tenant);
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let count = "select count(*) from face where album = $1 and embedding is not null";
@@ -64,6 +62,7 @@ impl Removal {
         let ids: Vec<Uuid> = probes.iter().map(|probe| probe.0).collect();
         query(OPERATION, DELETE_PROBES).bind(ids).execute(&mut transaction).await?;
         lock_album(&mut transaction, album).await?;
+        require_unchanged(&mut transaction, read).await?;
         let config = "select config from album where id = $1 and organization = $2 and mode = $3";
         let config: Option<(String,)> = query(OPERATION, config)
             .bind(album)

@@ -4,10 +4,11 @@ use sqlx::FromRow;
 
 use super::ErasurePlan;
 use super::removal::{Removal, delete_photos, find_last_lease, find_marking_end, lock_album};
+use super::retention::require_unchanged;
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
 use crate::model::album::Tenant;
-use crate::model::erasure::{ErasureKind, RemovedCounts};
+use crate::model::erasure::{AgeingAlbum, ErasureKind, RemovedCounts};
 use crate::model::ids::{AlbumId, ErasureId, KeyId};
 use crate::sql::albums::close;
 use crate::sql::changes::{ChangeKind, record_changes};
@@ -64,6 +65,15 @@ impl From<CountRow> for RemovedCounts {
     }
 }
 
+/// Why an album is deleted.
+#[derive(Clone, Copy)]
+pub(crate) enum DeletionCause<'a> {
+    /// Somebody asked for it.
+    Request,
+    /// Its time has come, which was read so.
+    Age(&'a AgeingAlbum),
+}
+
 impl Removal {
     /// Deletes the rows of a photo.
     pub(crate) async fn begin_photo(
@@ -95,16 +105,24 @@ impl Removal {
     }
 
     /// Closes an album and notes that it is erased, in one transaction: no album goes without a receipt. Returns the erasure
-    /// that was noted before, if there is one.
+    /// that was noted before, if there is one. `Conflict` where its age is the cause and it has changed since that was read.
     pub(crate) async fn begin_album(
         &self,
         tenant: &Tenant,
         album: AlbumId,
         asked_by: KeyId,
-        cause: &str,
+        why: DeletionCause<'_>,
     ) -> Result<ErasureId> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
+        let cause = match why {
+            DeletionCause::Request => "request",
+            DeletionCause::Age(_) => "retention",
+        };
         close(&mut transaction, OPERATION, tenant, album, cause).await?;
+        if let DeletionCause::Age(read) = why {
+            // Now that the album is locked.
+            require_unchanged(&mut transaction, read).await?;
+        }
         let now = transaction.read_clock(OPERATION).await?;
         let known =
             "select id from erasure where organization = $1 and mode = $2 and album = $3 and kind = 'album'";

@@ -8,7 +8,7 @@
 //! - [`scan`] looks for what is left, in every table that the schema has.
 
 pub(crate) mod album_faces;
-mod deletion;
+pub(crate) mod deletion;
 pub(crate) mod guard;
 pub(crate) mod organization;
 mod personal_tables;

@@ -8,7 +8,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::erasure::{LedgerFate, ScannedStore};
 use crate::model::ids::OrganizationId;
 use crate::sql::database::{Database, Transaction};
-use crate::sql::statement::{Statement, query};
+use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::Result;
 
 const OPERATION: &str = "erase an organization";
@@ -78,6 +78,22 @@ const FORGET_NAME: &str = "update organization set name = $2 where id = $1";
 /// Its name is gone; the id, which stands in its place until the receipt was handed out, names nobody.
 const COUNT_NAMES: &str = "select count(*) from organization where id = $1 and name <> $2";
 
+/// Makes sure that an organization has no albums left, closed ones neither.
+///
+/// # Errors
+/// `Conflict` while it has some.
+pub(crate) async fn require_no_albums(database: &Database, organization: OrganizationId) -> Result<()> {
+    refuse_albums(&mut database.acquire_reader(OPERATION).await?, organization).await
+}
+
+async fn refuse_albums<'c>(on: impl Into<ConnectionRef<'c>>, organization: OrganizationId) -> Result<()> {
+    let (albums,): (i64,) = query(OPERATION, COUNT_ALBUMS).bind(organization).fetch_one(on).await?;
+    if albums == 0 {
+        return Ok(());
+    }
+    Err(StoreError::new(StoreErrorKind::Conflict, format!("{albums} albums of the organization")))
+}
+
 /// Deletes the rows of an organization whose albums were erased; returns how many, by table. Its id stays until [`forget`].
 ///
 /// # Errors
@@ -89,14 +105,7 @@ pub(crate) async fn erase(
 ) -> Result<BTreeMap<&'static str, u64>> {
     let mut transaction = database.begin_write(OPERATION).await?;
     check_schema(&mut transaction).await?;
-    let (albums,): (i64,) =
-        query(OPERATION, COUNT_ALBUMS).bind(organization).fetch_one(&mut transaction).await?;
-    if albums > 0 {
-        return Err(StoreError::new(
-            StoreErrorKind::Conflict,
-            format!("{albums} albums of the organization"),
-        ));
-    }
+    refuse_albums(&mut transaction, organization).await?;
     if ledger == LedgerFate::KeepNumbers {
         query(OPERATION, KEEP_LEDGER)
             .bind(organization)

@@ -23,6 +23,7 @@ use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::PhotoRowState;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
+use crate::sql::galleries::dismiss;
 use crate::sql::row_types::{from_json, to_json};
 use crate::sql::start_lists::versions::judge_again;
 use crate::sql::statement::{Statement, query};
@@ -100,6 +101,10 @@ impl Removal {
             found = find_subject(&mut transaction, OPERATION, erasure, &again).await?;
             forget_in_rules(&mut transaction, album, bib).await?;
             forget_requests(&mut transaction, album, bib).await?;
+        }
+        if let Some(report) = erasure.report {
+            // Before the photos go, and with them reports that say which others are of the same request.
+            dismiss(&mut transaction, OPERATION, album, report).await?;
         }
         let photos = found.photos();
         let deleted = find_deleted(&mut transaction, erasure, &found, &photos).await?;

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::FromRow;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::{AlbumConfig, Tenant};
 use crate::model::encoding::{from_micros, to_micros};
 use crate::model::erasure::{AgeingAlbum, ExpiringPart};
 use crate::model::event::EventType;
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::sql::albums::album_not_found;
-use crate::sql::database::Database;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::{convert_rows, from_json, parse_key_mode};
-use crate::sql::statement::query;
+use crate::sql::statement::{ConnectionRef, query};
 use crate::traits::Result;
 
 /// Albums of one page.
@@ -37,15 +37,19 @@ macro_rules! ageing {
              else coalesce((select max(settled_at) from photo where photo.album = album.id and settled_at is not null), 0) \
              end as last_confirmed_at, told_faces_expire_at, told_photos_expire_at, (select cast(coalesce(sum(count), 0) as bigint) from photo_count \
              where photo_count.album = album.id and state in ('queued', 'processing')) as busy from album where ",
-            $condition,
-            " and closed_at is null "
+            $condition
         )
     };
 }
 
-pub(crate) const AGEING_ALBUMS: &str = concat!(ageing!("id > $1"), "order by id limit $2");
+pub(crate) const AGEING_ALBUMS: &str = ageing!("id > $1 and closed_at is null order by id limit $2");
 
-const AGEING_ALBUM: &str = ageing!("id = $1 and organization = $2 and mode = $3");
+const AGEING_ALBUM: &str = ageing!("id = $1 and organization = $2 and mode = $3 and closed_at is null");
+
+/// Also one that this transaction has closed.
+const LOCKED_ALBUM: &str = ageing!("id = $1 and organization = $2 and mode = $3");
+
+const FIND_AGE: &str = "find the age of an album";
 
 /// One row, by its key, and no other lock: it can block nothing and deadlock with nothing.
 const NOTE_CONFIRMATION: &str =
@@ -98,12 +102,35 @@ pub(crate) async fn list_ageing(database: &Database, after: Option<AlbumId>) -> 
 
 /// Returns an open album of this tenant with its age.
 pub(crate) async fn get_ageing(database: &Database, tenant: &Tenant, album: AlbumId) -> Result<AgeingAlbum> {
-    const OPERATION: &str = "find the age of an album";
-    let row: Option<AgeingRow> = query(OPERATION, AGEING_ALBUM)
+    let mut reader = database.acquire_reader(FIND_AGE).await?;
+    load_ageing(AGEING_ALBUM, &mut reader, tenant, album).await
+}
+
+/// Makes sure that an album is as it was when its age was read: a photo may have been confirmed since, or the rule changed. The
+/// transaction has locked the album: a confirmation is noted there before it is made, and waits.
+///
+/// # Errors
+/// `Conflict` when it has changed.
+pub(super) async fn require_unchanged(transaction: &mut Transaction, read: &AgeingAlbum) -> Result<()> {
+    let now = load_ageing(LOCKED_ALBUM, transaction, &read.tenant, read.id).await?;
+    if now == *read {
+        return Ok(());
+    }
+    let what = format!("album {} has changed since its age was read", read.id);
+    Err(StoreError::new(StoreErrorKind::Conflict, what))
+}
+
+async fn load_ageing<'c>(
+    statement: &'static str,
+    on: impl Into<ConnectionRef<'c>>,
+    tenant: &Tenant,
+    album: AlbumId,
+) -> Result<AgeingAlbum> {
+    let row: Option<AgeingRow> = query(FIND_AGE, statement)
         .bind(album)
         .bind(tenant.organization)
         .bind(tenant.mode.as_str())
-        .fetch_optional(&mut database.acquire_reader(OPERATION).await?)
+        .fetch_optional(on)
         .await?;
     row.ok_or_else(|| album_not_found(album))?.try_into()
 }

@@ -12,20 +12,24 @@ pub(crate) const OPERATION: &str = "delete old events";
 /// How many events one transaction looks at.
 const BATCH: i64 = 1000;
 
+/// How much longer an event is kept while a delivery of it is pending. The attempts end after a day, but begin late where nothing
+/// ran meanwhile, and wait where the secret of a webhook cannot be opened.
+const MAX_PENDING_MICROS: i64 = 30 * 86_400_000_000;
+
+const OLDEST: &str = "select told.sequence, told.organization, told.mode, told.created_at, \
+     (select count(*) from webhook_delivery as delivery where delivery.event = told.sequence and delivery.state = 'pending') \
+     from event as told order by told.sequence limit $1";
+
 /// Deletes the oldest events, those from before `before` (microseconds); returns how many. An event that is younger than
-/// its number suggests keeps those after it for a while.
+/// its number suggests keeps those after it for a while, and so does one with a pending delivery.
 pub(crate) async fn remove_expired(transaction: &mut Transaction, before: i64) -> Result<u64> {
-    let oldest: Vec<(i64, OrganizationId, String, i64)> = query(
-        OPERATION,
-        "select sequence, organization, mode, created_at from event order by sequence limit $1",
-    )
-    .bind(BATCH)
-    .fetch_all(&mut *transaction)
-    .await?;
+    let oldest: Vec<(i64, OrganizationId, String, i64, i64)> =
+        query(OPERATION, OLDEST).bind(BATCH).fetch_all(&mut *transaction).await?;
     let mut lost: BTreeMap<(OrganizationId, String), i64> = BTreeMap::new();
     let mut last = None;
-    for (sequence, organization, mode, created_at) in oldest {
-        if created_at >= before {
+    for (sequence, organization, mode, created_at, pending) in oldest {
+        let kept_from = if pending > 0 { before - MAX_PENDING_MICROS } else { before };
+        if created_at >= kept_from {
             break;
         }
         lost.insert((organization, mode), sequence);

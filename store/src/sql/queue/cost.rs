@@ -43,6 +43,7 @@ mod tests {
             preview_max_dimension: 2048,
             preview_watermarked: false,
             thumbnail_max_dimension: 512,
+            former_thumbnail_max_dimension: None,
             bib_pattern: DEFAULT_BIB_PATTERN.into(),
             start_list: Default::default(),
             bib_format: Default::default(),

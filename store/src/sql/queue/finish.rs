@@ -1,9 +1,15 @@
 //! Finishes photos: writes their results, or the reason of their failure. Every function runs inside the caller's
 //! transaction.
+//!
+//! A photo of an album that is reprocessed may be with a worker, which has the settings of before. It stays there until its
+//! attempt ends, and then waits again instead if the settings are others by now.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::model::album::AlbumConfig;
 use crate::model::credit::UsageOperation;
+use crate::model::encoding::to_micros;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sealing::MasterSecret;
@@ -13,6 +19,7 @@ use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
 use crate::sql::erasures::guard::{empty_erased_texts, forget_vectors, leave_out_erased};
+use crate::sql::row_types::from_json;
 use crate::sql::start_lists::rules::JudgedBy;
 use crate::sql::start_lists::versions::note_album;
 use crate::sql::statement::{Statement, query};
@@ -30,29 +37,22 @@ pub(crate) async fn finish_photos(
     ledger: &Ledger,
     master: Option<&MasterSecret>,
 ) -> Result<FinishedPhotos> {
-    let keys: Vec<PhotoRef> = photos.iter().map(|results| photo_ref(&results.lease)).collect();
-    let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
-    let mut outcomes = Vec::with_capacity(photos.len());
-    let mut done = Vec::with_capacity(photos.len());
-    for results in photos.iter_mut() {
-        let outcome = check_lease(&mut locked, &results.lease);
-        if outcome == FinishOutcome::Done {
-            done.push(results);
-        }
-        outcomes.push(outcome);
-    }
+    let EndedLeases { locked, outcomes, mut done, given_back } = end_leases(transaction, photos).await?;
+    let now = transaction.read_clock(OPERATION).await?;
+    give_back(transaction, &given_back, now).await?;
     if done.is_empty() {
+        write_costs(transaction, &[], &given_back, ledger, now).await?;
         return Ok(FinishedPhotos { outcomes, outdated: Vec::new() });
     }
     let left_out = leave_out_erased(transaction, OPERATION, &mut done, master).await?;
     let done: Vec<&PhotoResults> = done.into_iter().map(|results| &*results).collect();
-    let keys: Vec<PhotoRef> = done.iter().map(|results| photo_ref(&results.lease)).collect();
-    let now = transaction.read_clock(OPERATION).await?;
+    let leases: Vec<&Lease> = done.iter().map(|results| &results.lease).collect();
+    let keys: Vec<PhotoRef> = leases.iter().map(|lease| photo_ref(lease)).collect();
     transaction.queue_writes().mark_ready(&done, now).await?;
     transaction.queue_writes().delete_detections(&keys).await?;
     transaction.queue_writes().insert_detections(&done).await?;
     charge(transaction, &keys, &locked, ledger, now).await?;
-    write_costs(transaction, done.iter().map(|results| &results.lease), ledger, now).await?;
+    write_costs(transaction, &leases, &given_back, ledger, now).await?;
     let mut outdated = Vec::new();
     let mut changed: BTreeMap<AlbumId, Vec<PhotoId>> = BTreeMap::new();
     for PhotoRef { album, photo } in keys {
@@ -91,6 +91,90 @@ pub(crate) struct FinishedPhotos {
     pub(crate) outdated: Vec<AlbumId>,
 }
 
+/// Attempts that end in one transaction.
+struct EndedLeases<'p> {
+    /// Their photos, as they were before.
+    locked: HashMap<PhotoRef, PhotoRowState>,
+    /// One for each, in order.
+    outcomes: Vec<FinishOutcome>,
+    /// Those whose results are to be written.
+    done: Vec<&'p mut PhotoResults>,
+    /// Those whose photos wait again instead.
+    given_back: Vec<&'p Lease>,
+}
+
+/// Locks photos and says which of them may be written.
+async fn end_leases<'p>(
+    transaction: &mut Transaction,
+    photos: &'p mut [PhotoResults],
+) -> Result<EndedLeases<'p>> {
+    let leases: Vec<&Lease> = photos.iter().map(|results| &results.lease).collect();
+    let keys: Vec<PhotoRef> = leases.iter().map(|lease| photo_ref(lease)).collect();
+    let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
+    let superseded = find_asked_again(transaction, &locked, &leases).await?;
+    let mut outcomes = Vec::with_capacity(photos.len());
+    let (mut done, mut given_back) = (Vec::with_capacity(photos.len()), Vec::new());
+    for results in photos {
+        match check_lease(&mut locked, &results.lease) {
+            FinishOutcome::Done if superseded.contains(&results.lease.id) => {
+                outcomes.push(FinishOutcome::Superseded);
+                given_back.push(&results.lease);
+            }
+            FinishOutcome::Done => {
+                outcomes.push(FinishOutcome::Done);
+                done.push(results);
+            }
+            outcome => outcomes.push(outcome),
+        }
+    }
+    Ok(EndedLeases { locked, outcomes, done, given_back })
+}
+
+/// Returns the running leases of locked photos that were asked for again since, and whose albums have other settings by now.
+/// With the same settings the results would be the same.
+async fn find_asked_again(
+    transaction: &mut Transaction,
+    locked: &HashMap<PhotoRef, PhotoRowState>,
+    leases: &[&Lease],
+) -> Result<HashSet<LeaseId>> {
+    let mut configs: HashMap<AlbumId, AlbumConfig> = HashMap::new();
+    let mut found = HashSet::new();
+    for lease in leases {
+        let row = locked.get(&photo_ref(lease)).filter(|row| row.lease == Some(lease.id));
+        let leased_at = to_micros(lease.confirmed_at);
+        if row.is_none_or(|row| row.confirmed_at == Some(leased_at)) {
+            continue;
+        }
+        let config = match configs.entry(lease.album) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(load_config(transaction, lease.album).await?),
+        };
+        if *config != *lease.config {
+            found.insert(lease.id);
+        }
+    }
+    Ok(found)
+}
+
+async fn load_config(transaction: &mut Transaction, album: AlbumId) -> Result<AlbumConfig> {
+    let load = "select config from album where id = $1";
+    // The row exists: it outlives its photos, and one of them is locked.
+    let (config,): (String,) = query(OPERATION, load).bind(album).fetch_one(transaction).await?;
+    from_json(&config)
+}
+
+/// Gives locked photos of running leases back to the queue. What their attempts cost, [`write_costs`] writes.
+async fn give_back(transaction: &mut Transaction, leases: &[&Lease], now: i64) -> Result<()> {
+    if leases.is_empty() {
+        return Ok(());
+    }
+    for lease in leases {
+        add_to_photo(transaction, OPERATION, lease).await?;
+    }
+    let ids: Vec<LeaseId> = leases.iter().map(|lease| lease.id).collect();
+    transaction.queue_writes().release_leases(&ids, now).await
+}
+
 /// Notes by which version photos were judged; making them ready has set it to 0.
 async fn mark_judged(
     transaction: &mut Transaction,
@@ -110,18 +194,25 @@ const MARK_JUDGED: Statement = Statement::PerDialect {
     postgres: "update photo set list_version = $2 where album = $1 and id = any($3)",
 };
 
-/// Writes what attempts cost that end now.
+/// Writes what attempts cost that end now: those that `ended` with an outcome, and those whose photos wait again.
 async fn write_costs(
     transaction: &mut Transaction,
-    leases: impl Iterator<Item = &Lease> + Clone + Send,
+    ended: &[&Lease],
+    given_back: &[&Lease],
     ledger: &Ledger,
     now: i64,
 ) -> Result<()> {
-    let tenants = ledger.tenants_of(transaction, leases.clone().map(|lease| lease.album)).await?;
+    let albums = ended.iter().chain(given_back).map(|lease| lease.album);
+    let tenants = ledger.tenants_of(transaction, albums).await?;
     let mut entries = CostEntries::default();
-    for lease in leases {
+    for lease in ended {
         if let Some(tenant) = tenants.get(&lease.album) {
             entries.add(tenant, lease);
+        }
+    }
+    for lease in given_back {
+        if let Some(tenant) = tenants.get(&lease.album) {
+            entries.add_stages(tenant, lease);
         }
     }
     entries.write(transaction, ledger, Writer::Worker, now).await
@@ -166,7 +257,7 @@ pub(crate) struct FailedPhoto<'a> {
     pub(crate) lease: Option<&'a Lease>,
 }
 
-/// Marks a photo as failed, if the lease is still running.
+/// Marks a photo as failed, if the lease is still running and no other settings are asked for.
 pub(crate) async fn fail_leased_photo(
     transaction: &mut Transaction,
     lease: &Lease,
@@ -175,17 +266,26 @@ pub(crate) async fn fail_leased_photo(
 ) -> Result<FinishOutcome> {
     let photo = photo_ref(lease);
     let mut locked = transaction.queue_writes().lock_photos(&[photo]).await?;
+    let asked_again = find_asked_again(transaction, &locked, &[lease]).await?;
     let outcome = check_lease(&mut locked, lease);
-    if outcome == FinishOutcome::Done {
-        let held = locked.get(&photo).map_or(0, |row| row.held);
-        let failed = FailedPhoto { photo, held, failure, lease: Some(lease) };
-        fail_locked_photos(transaction, &[failed], ledger).await?;
+    if outcome != FinishOutcome::Done {
+        return Ok(outcome);
     }
-    Ok(outcome)
+    if asked_again.contains(&lease.id) {
+        let now = transaction.read_clock(OPERATION).await?;
+        give_back(transaction, &[lease], now).await?;
+        write_costs(transaction, &[], &[lease], ledger, now).await?;
+        return Ok(FinishOutcome::Superseded);
+    }
+    let held = locked.get(&photo).map_or(0, |row| row.held);
+    let failed = FailedPhoto { photo, held, failure, lease: Some(lease) };
+    fail_locked_photos(transaction, &[failed], ledger).await?;
+    Ok(FinishOutcome::Done)
 }
 
-/// Marks locked photos as failed, releases what is held for them and deletes the detections of an earlier attempt. A change
-/// of their albums even if there were none: failures are told.
+/// Marks locked photos as failed, releases what is held for them and deletes the detections of an earlier attempt. Their size
+/// is forgotten, by which photos that wait are known to have pictures: those of failed photos are garbage. A change of their
+/// albums even if there were no detections: failures are told.
 pub(crate) async fn fail_locked_photos(
     transaction: &mut Transaction,
     failed: &[FailedPhoto<'_>],
@@ -195,7 +295,7 @@ pub(crate) async fn fail_locked_photos(
         return Ok(());
     }
     let fail = "update photo set state = 'failed', failure = $3, failure_detail = $4, settled_at = $5, \
-                updated_at = $5, attempts = 0, lease = null, lease_until = 0, held = 0 \
+                updated_at = $5, attempts = 0, lease = null, lease_until = 0, held = 0, width = null, height = null \
                 where album = $1 and id = $2";
     let now = transaction.read_clock(OPERATION).await?;
     let keys: Vec<PhotoRef> = failed.iter().map(|failed| failed.photo).collect();
@@ -220,7 +320,8 @@ pub(crate) async fn fail_locked_photos(
     }
     transaction.queue_writes().delete_detections(&keys).await?;
     entries.write(transaction, ledger, Writer::Worker, now).await?;
-    write_costs(transaction, failed.iter().filter_map(|failed| failed.lease), ledger, now).await?;
+    let ended: Vec<&Lease> = failed.iter().filter_map(|failed| failed.lease).collect();
+    write_costs(transaction, &ended, &[], ledger, now).await?;
     record_changes_of(transaction, keys.into_iter()).await
 }
 
@@ -238,19 +339,8 @@ pub(crate) async fn release_photos(
         return Ok(());
     }
     let now = transaction.read_clock(OPERATION).await?;
-    for lease in &running {
-        add_to_photo(transaction, OPERATION, lease).await?;
-    }
-    let ids: Vec<LeaseId> = running.iter().map(|lease| lease.id).collect();
-    transaction.queue_writes().release_leases(&ids, now).await?;
-    let mut entries = CostEntries::default();
-    let tenants = ledger.tenants_of(transaction, running.iter().map(|lease| lease.album)).await?;
-    for lease in running {
-        if let Some(tenant) = tenants.get(&lease.album) {
-            entries.add_stages(tenant, lease);
-        }
-    }
-    entries.write(transaction, ledger, Writer::Worker, now).await
+    give_back(transaction, &running, now).await?;
+    write_costs(transaction, &[], &running, ledger, now).await
 }
 
 /// Records the changes of photos: last in a transaction, and in the order of the albums, whose rows this locks. See the lock

@@ -8,6 +8,7 @@ pub(crate) mod lease;
 pub(crate) mod outbox;
 pub(crate) mod requeue;
 pub(crate) mod selection;
+mod unanswered;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::sql::queue::finish::{PhotoFailure, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
+use crate::sql::queue::unanswered::UnansweredLeases;
 use crate::sql::start_lists::rules::RulesCache;
 use crate::sql::statement::query;
 use crate::traits::{
@@ -67,6 +69,8 @@ pub(crate) struct SqlQueue {
     max_cells: u32,
     /// Whether the next call that leases must first expire all running leases.
     reclaim_scheduled: Mutex<bool>,
+    /// What the next call that leases gives back first.
+    unanswered: UnansweredLeases,
     /// By which it judges texts.
     rules: Arc<RulesCache>,
     /// By which it recognises bibs that were erased.
@@ -98,6 +102,7 @@ impl SqlQueue {
             attempt_limit,
             max_cells,
             reclaim_scheduled: Mutex::default(),
+            unanswered: UnansweredLeases::default(),
             lease_turns: Mutex::default(),
             publish_turns: Mutex::default(),
         }
@@ -133,6 +138,21 @@ impl SqlQueue {
         Ok(())
     }
 
+    /// Gives photos back that were leased by calls which do not know of it.
+    async fn release_unanswered(&self) -> Result<()> {
+        const OPERATION: &str = "release photos";
+        let unanswered = self.unanswered.take();
+        if unanswered.leases().is_empty() {
+            return Ok(());
+        }
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        finish::release_photos(&mut transaction, unanswered.leases(), &self.shared.ledger).await?;
+        transaction.commit(OPERATION).await?;
+        let leases = unanswered.end().len();
+        tracing::info!(leases, "gave photos back whose leases may have been committed without an answer");
+        Ok(())
+    }
+
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
         let mut turns = self.lease_turns.lock().await;
@@ -141,8 +161,9 @@ impl SqlQueue {
         let now = transaction.read_clock(OPERATION).await?;
         let window = LeaseWindow { now, until: micros_after(now, ttl) };
         let leases = lease::lease_fresh(&mut transaction, limit, window, self.max_cells, &mut turns).await?;
+        let leases = self.unanswered.watch(leases);
         transaction.commit(OPERATION).await?;
-        Ok(leases)
+        Ok(leases.end())
     }
 
     async fn lease_suspect(&self, ttl: Duration) -> Result<Option<Lease>> {
@@ -153,7 +174,13 @@ impl SqlQueue {
             let window = LeaseWindow { now, until: micros_after(now, ttl) };
             let ledger = &self.shared.ledger;
             let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, window, ledger).await?;
+            let leased = match &suspect {
+                SuspectLease::Leased(lease) => vec![lease.clone()],
+                SuspectLease::None | SuspectLease::Failed => Vec::new(),
+            };
+            let leased = self.unanswered.watch(leased);
             transaction.commit(OPERATION).await?;
+            leased.end();
             match suspect {
                 SuspectLease::None => return Ok(None),
                 SuspectLease::Leased(lease) => return Ok(Some(lease)),
@@ -182,6 +209,7 @@ impl Queue for SqlQueue {
             return Ok(Vec::new());
         }
         self.run_scheduled_reclaim().await?;
+        self.release_unanswered().await?;
         if request.kind == LeaseKind::CrashSuspect {
             return Ok(self.lease_suspect(request.ttl).await?.into_iter().collect());
         }
@@ -269,13 +297,20 @@ impl OutboxQueue for SqlQueue {
     async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<NamedLease>> {
         const OPERATION: &str = "lease named photos";
         self.run_scheduled_reclaim().await?;
+        self.release_unanswered().await?;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let window = LeaseWindow { now, until: micros_after(now, ttl) };
         let ledger = &self.shared.ledger;
         let outcomes =
             lease::lease_named(&mut transaction, photos, self.attempt_limit, window, ledger).await?;
+        let leased = outcomes.iter().filter_map(|outcome| match outcome {
+            NamedLease::Leased(lease) => Some(lease.clone()),
+            _ => None,
+        });
+        let leased = self.unanswered.watch(leased.collect());
         transaction.commit(OPERATION).await?;
+        leased.end();
         Ok(outcomes)
     }
 

@@ -1,4 +1,5 @@
-//! Queues settled photos once more, those that are not paid as far as the balance covers them: one, or all of an album.
+//! Queues settled photos once more, those that are not paid as far as the balance covers them: one, or all of an album. Photos
+//! of it that are being processed are asked for again: see [`super::finish`].
 
 use uuid::Uuid;
 
@@ -38,13 +39,14 @@ const OPERATION: &str = "reprocess an album";
 macro_rules! select_batch {
     ($lock:literal) => {
         concat!(
-            "select id from photo where album = $1 and state in ('ready', 'failed') and id > $2 order by id limit $3",
+            "select id, state from photo where album = $1 and state in ('ready', 'failed', 'processing') and id > $2 \
+             order by id limit $3",
             $lock
         )
     };
 }
 
-/// The photos of a batch, locked: before the balance, as everywhere.
+/// The photos of a batch, locked: before the balance, as everywhere. One that is about to be ready is waited for.
 pub(crate) const LOCK_BATCH: Statement =
     Statement::PerDialect { sqlite: select_batch!(""), postgres: select_batch!(" for no key update") };
 
@@ -68,6 +70,19 @@ macro_rules! requeue_batch {
 pub(crate) const REQUEUE_BATCH: Statement = Statement::PerDialect {
     sqlite: requeue_batch!("in (select unhex(value) from json_each($3))"),
     postgres: requeue_batch!("= any($3)"),
+};
+
+macro_rules! ask_again {
+    ($named:literal) => {
+        concat!("update photo set confirmed_at = $2, updated_at = $2 where album = $1 and id ", $named)
+    };
+}
+
+/// Notes that locked photos, which are being processed, were asked for again. They keep their leases: a worker may be writing
+/// their pictures, and an erasure waits for its end.
+const ASK_AGAIN: Statement = Statement::PerDialect {
+    sqlite: ask_again!("in (select unhex(value) from json_each($3))"),
+    postgres: ask_again!("= any($3)"),
 };
 
 /// As [`crate::traits::Queue::retry`].
@@ -102,7 +117,8 @@ pub(super) async fn retry(database: &Database, shared: &SharedLedger, photo: Pho
 }
 
 /// Batch by batch in the order of ids, so that a photo that becomes ready again meanwhile is not requeued twice. An
-/// interrupted call is completed by calling again.
+/// interrupted call is completed by calling again. Photos that are being processed are not counted: whether they are processed
+/// again is known when their attempts end.
 pub(super) async fn reprocess(
     database: &Database,
     shared: &SharedLedger,
@@ -112,27 +128,44 @@ pub(super) async fn reprocess(
     let mut after = PhotoId(Uuid::nil());
     loop {
         let mut transaction = database.begin_write(OPERATION).await?;
-        let locked: Vec<(PhotoId,)> = query(OPERATION, LOCK_BATCH)
+        let locked: Vec<(PhotoId, String)> = query(OPERATION, LOCK_BATCH)
             .bind(album)
             .bind(after)
             .bind(BATCH)
             .fetch_all(&mut transaction)
             .await?;
-        let locked: Vec<Uuid> = locked.into_iter().map(|(id,)| id.0).collect();
-        let (count, last) = (locked.len() as u64, locked.last().copied());
-        let queued = requeue_batch(&mut transaction, shared, album, locked).await?;
+        let last = locked.last().map(|(id, _)| *id).filter(|_| locked.len() as i64 == BATCH);
+        let processing = PhotoState::Processing.as_str();
+        let (processing, settled): (Vec<_>, Vec<_>) =
+            locked.into_iter().partition(|(_, state)| state == processing);
+        ask_again(&mut transaction, album, to_uuids(processing)).await?;
+        let count = settled.len() as u64;
+        let queued = requeue_batch(&mut transaction, shared, album, to_uuids(settled)).await?;
         transaction.commit(OPERATION).await?;
         reprocessed.queued += queued;
         reprocessed.declined += count - queued;
         match last {
-            Some(last) if count == BATCH as u64 => after = PhotoId(last),
-            _ => break,
+            Some(last) => after = last,
+            None => break,
         }
     }
     if reprocessed.queued == 0 && reprocessed.declined > 0 {
         return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
     }
     Ok(reprocessed)
+}
+
+fn to_uuids(photos: Vec<(PhotoId, String)>) -> Vec<Uuid> {
+    photos.into_iter().map(|(id, _)| id.0).collect()
+}
+
+/// Asks again for locked photos that are being processed.
+async fn ask_again(transaction: &mut Transaction, album: AlbumId, photos: Vec<Uuid>) -> Result<()> {
+    if photos.is_empty() {
+        return Ok(());
+    }
+    let now = transaction.read_clock(OPERATION).await?;
+    query(OPERATION, ASK_AGAIN).bind(album).bind(now).bind(photos).execute(transaction).await.map(drop)
 }
 
 /// Requeues locked photos; returns how many.

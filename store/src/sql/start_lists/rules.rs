@@ -1,12 +1,14 @@
 //! The rules by which texts of an album are judged, kept in memory by their version.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bibs::judge::{BibRule, judge_photo};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::AlbumConfig;
 use crate::model::ids::AlbumId;
 use crate::model::photo::DetectedText;
+use crate::recently_used::RecentlyUsed;
 use crate::sql::database::Database;
 use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
@@ -14,8 +16,12 @@ use crate::traits::{PhotoResults, Result};
 
 use super::{entries, formats};
 
-/// Albums whose rules are kept. A list of 100,000 bibs takes some 10 MB.
-const MAX_ALBUMS: usize = 32;
+/// Bibs of all albums whose rules are kept: albums take turns, so that the rules of all that are in use should fit. A million
+/// takes some 100 MB.
+const MAX_BIBS: usize = 1_000_000;
+
+/// As how many bibs an album counts beside those that it has: for its pattern, and so that albums without bibs are bounded too.
+const BIBS_OF_AN_ALBUM: usize = 500;
 
 /// The rules of an album.
 pub(crate) struct BibRules {
@@ -41,13 +47,18 @@ pub(crate) type JudgedBy = HashMap<AlbumId, i64>;
 /// The rules of albums whose photos this process judges. What is older than the database is found out and left behind
 /// at the first use.
 #[derive(Default)]
-pub(crate) struct RulesCache(Mutex<HashMap<AlbumId, Arc<BibRules>>>);
+pub(crate) struct RulesCache(Mutex<RecentlyUsed<AlbumId, KeptRules>>);
+
+struct KeptRules {
+    rules: Arc<BibRules>,
+    /// How many bibs they count as.
+    bibs: usize,
+}
 
 impl RulesCache {
     /// Returns the rules that are known, which may be old; loads them if none are.
     pub(crate) async fn get(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
-        let known = self.lock().get(&album).cloned();
-        match known {
+        match self.find(album) {
             Some(rules) => Ok(rules),
             None => self.load(database, album).await,
         }
@@ -79,8 +90,7 @@ impl RulesCache {
         let version: Option<(i64,)> =
             query(OPERATION, version).bind(album).fetch_optional(&mut reader).await?;
         drop(reader);
-        let known = self.lock().get(&album).cloned();
-        match known {
+        match self.find(album) {
             Some(rules) if Some((rules.version,)) == version => Ok(rules),
             _ => self.load(database, album).await,
         }
@@ -88,7 +98,7 @@ impl RulesCache {
 
     /// Forgets rules that are no longer those of the album.
     pub(crate) fn forget(&self, album: AlbumId) {
-        self.lock().remove(&album);
+        self.lock().remove(album);
     }
 
     async fn load(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
@@ -98,26 +108,62 @@ impl RulesCache {
         let row: Option<(i64, String)> =
             query(OPERATION, get).bind(album).fetch_optional(&mut snapshot).await?;
         // A deleted album has photos of workers that still hold them, and nobody will see these.
-        let rules = match row {
-            Some((version, config)) => {
-                let entries = entries::load(&mut snapshot, OPERATION, album).await?;
-                let learned = formats::load(&mut snapshot, OPERATION, album).await?;
-                let config: AlbumConfig = from_json(&config)?;
-                BibRules { version, rule: BibRule::new(&entries, &config, learned) }
-            }
-            None => BibRules { version: 0, rule: BibRule::AsRead },
+        let Some((version, config)) = row else {
+            return Ok(self.keep(album, BibRules { version: 0, rule: BibRule::AsRead }, 0));
         };
-        let rules = Arc::new(rules);
-        let mut known = self.lock();
-        if known.len() >= MAX_ALBUMS {
-            known.clear();
-        }
-        known.insert(album, Arc::clone(&rules));
-        Ok(rules)
+        let entries = entries::load(&mut snapshot, OPERATION, album).await?;
+        let learned = formats::load(&mut snapshot, OPERATION, album).await?;
+        drop(snapshot);
+        let config: AlbumConfig = from_json(&config)?;
+        let bibs = entries.len() + learned.as_ref().map_or(0, |learned| learned.repeated.len());
+        // Of a long list this is more work than a thread of the runtime may have at once.
+        let rule = tokio::task::spawn_blocking(move || BibRule::new(&entries, &config, learned)).await;
+        let rule =
+            rule.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
+        Ok(self.keep(album, BibRules { version, rule }, bibs))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AlbumId, Arc<BibRules>>> {
-        // Every change is one call of the map, so a panic left nothing half done.
+    fn find(&self, album: AlbumId) -> Option<Arc<BibRules>> {
+        self.lock().get(album).map(|kept| Arc::clone(&kept.rules))
+    }
+
+    fn keep(&self, album: AlbumId, rules: BibRules, bibs: usize) -> Arc<BibRules> {
+        let rules = Arc::new(rules);
+        let mut known = self.lock();
+        known.insert(album, KeptRules { rules: Arc::clone(&rules), bibs: bibs + BIBS_OF_AN_ALBUM });
+        known.shrink_to(MAX_BIBS, |kept| kept.bibs);
+        rules
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecentlyUsed<AlbumId, KeptRules>> {
+        // Every change is one call of the cache, so a panic left nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{AlbumFixture, album_config};
+    use crate::sql::tests::open_store;
+
+    #[tokio::test]
+    async fn albums_that_take_turns_load_their_rules_once() {
+        let (_folder, store, file) = open_store().await;
+        let database = Database::Sqlite(file);
+        let fixture = AlbumFixture::create(&store).await;
+        let mut albums = Vec::new();
+        for _ in 0..40 {
+            albums.push(fixture.create_album(album_config()).await.album);
+        }
+        let rules = RulesCache::default();
+        let mut first = Vec::new();
+        for album in &albums {
+            first.push(rules.get(&database, *album).await.unwrap());
+        }
+        for (album, loaded) in albums.iter().zip(&first) {
+            let again = rules.get(&database, *album).await.unwrap();
+            assert!(Arc::ptr_eq(&again, loaded), "the rules of {album} were loaded once more");
+        }
     }
 }

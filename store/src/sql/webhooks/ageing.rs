@@ -1,8 +1,9 @@
-//! Time that passes for webhooks, for tests of schedules of days.
+//! Time that passes for webhooks, for tests of schedules of days, and what passes at the same time.
 
 use std::time::Duration;
 
 use crate::model::encoding::micros_after;
+use crate::model::ids::WebhookId;
 use crate::sql::database::Database;
 use crate::sql::statement::query;
 use crate::traits::Result;
@@ -17,5 +18,15 @@ pub(crate) async fn age_webhooks(database: &Database, time: Duration) -> Result<
     ] {
         query(OPERATION, age).bind(micros_after(0, time)).execute(&mut transaction).await?;
     }
+    transaction.commit(OPERATION).await
+}
+
+/// Makes what was cancelled of a webhook pending, as a publisher leaves it that has read that the webhook is enabled, and
+/// commits after it was disabled.
+pub(crate) async fn publish_late(database: &Database, webhook: WebhookId) -> Result<()> {
+    const OPERATION: &str = "publish late";
+    let publish = "update webhook_delivery set state = 'pending' where webhook = $1 and state = 'cancelled'";
+    let mut transaction = database.begin_write(OPERATION).await?;
+    query(OPERATION, publish).bind(webhook).execute(&mut transaction).await?;
     transaction.commit(OPERATION).await
 }

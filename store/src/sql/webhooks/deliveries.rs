@@ -13,7 +13,7 @@ use crate::model::ids::{AlbumId, DeliveryId, EventId, WebhookId};
 use crate::model::webhook::{Attempt, Delivery, DeliveryDetail, DeliveryPage, DeliveryQuery, Redelivery};
 use crate::sql::database::Transaction;
 use crate::sql::row_types::{convert_rows, from_json};
-use crate::sql::statement::query;
+use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
 pub(crate) const OPERATION: &str = "read deliveries";
@@ -187,6 +187,24 @@ pub(super) async fn redeliver(
             query(OPERATION, failed).bind(webhook).bind(to_micros(since)).bind(now).execute(transaction).await
         }
     }
+}
+
+/// Asks again whether the webhook is disabled: what an enabled one is told stays, also where it has just been enabled. Skips what
+/// others have locked, who may cancel the same.
+const CANCEL_OF_DISABLED: Statement = Statement::PerDialect {
+    sqlite: "update webhook_delivery set state = 'cancelled' where webhook = $1 and state = 'pending' \
+             and event is not null and exists (select 1 from webhook where id = $1 and enabled = 0)",
+    postgres: "with left_over as materialized (select id from webhook_delivery where webhook = $1 \
+               and state = 'pending' and event is not null \
+               and exists (select 1 from webhook where id = $1 and enabled = 0) for update skip locked) \
+               update webhook_delivery set state = 'cancelled' from left_over \
+               where webhook_delivery.id = left_over.id",
+};
+
+/// Cancels what a disabled webhook was still to be told: the publisher reads which are enabled before it writes, and one may be
+/// disabled in between. Tests stay.
+pub(super) async fn cancel_of_disabled(transaction: &mut Transaction, webhook: WebhookId) -> Result<()> {
+    query(OPERATION, CANCEL_OF_DISABLED).bind(webhook).execute(transaction).await.map(drop)
 }
 
 fn delivery_not_found(id: DeliveryId) -> StoreError {

@@ -24,10 +24,16 @@ use crate::model::webhook::{
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{convert_rows, to_json};
-use crate::sql::statement::query;
+use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, Webhooks};
 
 const OPERATION: &str = "change a webhook";
+
+/// Locks a webhook, so that it is not disabled meanwhile, and returns whether it is enabled.
+const LOCK_WEBHOOK: Statement = Statement::PerDialect {
+    sqlite: "select enabled from webhook where id = $1 and organization = $2 and mode = $3",
+    postgres: "select enabled from webhook where id = $1 and organization = $2 and mode = $3 for no key update",
+};
 
 pub(crate) struct SqlWebhooks {
     database: Database,
@@ -161,7 +167,10 @@ impl Webhooks for SqlWebhooks {
         overlap: Duration,
     ) -> Result<()> {
         let sealed = self.master()?.seal(Purpose::Webhook, id.0, &secret)?;
-        let rotate = "update webhook set old_secret = secret, old_secret_until = $4, secret = $5, updated_at = $6 \
+        // Receivers have the secret of before the overlap; what was made since may not have come to them yet.
+        let rotate = "update webhook set \
+                      old_secret = case when old_secret_until > $7 then coalesce(old_secret, secret) else secret end, \
+                      old_secret_until = $4, secret = $5, updated_at = $6 \
                       where id = $1 and organization = $2 and mode = $3";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
@@ -172,6 +181,7 @@ impl Webhooks for SqlWebhooks {
             .bind(micros_after(now, overlap))
             .bind(sealed)
             .bind(now_micros())
+            .bind(now)
             .execute(&mut transaction)
             .await?;
         if rotated == 0 {
@@ -203,10 +213,17 @@ impl Webhooks for SqlWebhooks {
     }
 
     async fn redeliver(&self, tenant: &Tenant, id: WebhookId, redelivery: Redelivery) -> Result<u64> {
-        if !self.find(tenant, id).await?.enabled {
+        let mut transaction = self.database.begin_write(deliveries::OPERATION).await?;
+        let found: Option<(i64,)> = query(deliveries::OPERATION, LOCK_WEBHOOK)
+            .bind(id)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .fetch_optional(&mut transaction)
+            .await?;
+        let (enabled,) = found.ok_or_else(|| webhook_not_found(id))?;
+        if enabled == 0 {
             return Err(StoreError::new(StoreErrorKind::Conflict, format!("webhook {id} is disabled")));
         }
-        let mut transaction = self.database.begin_write(deliveries::OPERATION).await?;
         let queued = deliveries::redeliver(&mut transaction, id, redelivery).await?;
         transaction.commit(deliveries::OPERATION).await?;
         Ok(queued)

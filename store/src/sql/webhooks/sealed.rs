@@ -250,6 +250,7 @@ mod tests {
             asked_by: fixture.key.id,
             subject: ErasureSubject::Bib { bib: "1207".into(), with_faces: false },
             photos: PhotoFate::Keep,
+            report: None,
         };
         store.erasures.begin(erasure).await.unwrap();
         store.close().await;

@@ -40,14 +40,18 @@ pub(crate) const DUE_WEBHOOKS: &str = "with recursive waiting (webhook) as ( \
      select * from (select webhook from webhook_delivery where state = 'pending' order by webhook limit 1) as first \
      union all select (select webhook from webhook_delivery where state = 'pending' \
      and webhook > waiting.webhook order by webhook limit 1) from waiting where waiting.webhook is not null) \
-     select webhook.id, webhook.organization, webhook.mode from waiting join webhook on webhook.id = waiting.webhook \
+     select webhook.id, webhook.organization, webhook.mode, webhook.enabled \
+     from waiting join webhook on webhook.id = waiting.webhook \
      where exists (select 1 from webhook_delivery \
      where webhook_delivery.webhook = waiting.webhook and state = 'pending' and next_at <= $1)";
 
+/// Of a webhook that is disabled its tests alone.
 pub(crate) const DUE_DELIVERIES: Statement = Statement::PerDialect {
     sqlite: "select id from webhook_delivery where webhook = $1 and state = 'pending' and next_at <= $2 \
+             and (event is null or exists (select 1 from webhook where id = $1 and enabled = 1)) \
              order by next_at limit $3",
     postgres: "select id from webhook_delivery where webhook = $1 and state = 'pending' and next_at <= $2 \
+               and (event is null or exists (select 1 from webhook where id = $1 and enabled = 1)) \
                order by next_at limit $3 for update skip locked",
 };
 
@@ -56,8 +60,8 @@ pub(crate) struct SqlDeliveryQueue {
     master: Option<MasterSecret>,
 }
 
-/// A webhook with its organization and mode.
-type DueWebhook = (WebhookId, OrganizationId, String);
+/// A webhook with its organization and mode, and whether it is enabled.
+type DueWebhook = (WebhookId, OrganizationId, String, i64);
 
 #[derive(FromRow)]
 struct SenderRow {
@@ -165,7 +169,10 @@ impl DeliveryQueue for SqlDeliveryQueue {
         webhooks.rotate_left(first);
         let until = micros_after(now, ttl);
         let (mut taken, mut taken_of) = (Vec::new(), HashMap::<Tenant, usize>::new());
-        for (webhook, organization, mode) in webhooks {
+        for (webhook, organization, mode, enabled) in webhooks {
+            if enabled == 0 {
+                deliveries::cancel_of_disabled(&mut transaction, webhook).await?;
+            }
             let tenant = Tenant { organization, mode: parse_key_mode(&mode)? };
             let taken_of = taken_of.entry(tenant).or_default();
             let of_tenant = room.of_tenant(&tenant).saturating_sub(*taken_of);
