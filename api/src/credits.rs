@@ -1,13 +1,14 @@
 //! What requests cost, and declining those that the balance does not cover.
 
-use photofinish_store::model::album::Tenant;
+use photofinish_store::model::album::{Album, Tenant};
 use photofinish_store::model::credit::{ChargedRequest, Credits, RequestOrigin};
-use photofinish_store::model::ids::{AlbumId, ProbeId};
+use photofinish_store::model::ids::ProbeId;
 use photofinish_store::traits::Decline;
 use photofinish_store::{StoreError, StoreErrorKind};
 
 use crate::context::Context;
 use crate::errors::ApiError;
+use crate::errors::table::DeclineCode;
 use crate::metrics::Declined;
 
 /// Returns the error of something that was declined, and counts it.
@@ -41,79 +42,117 @@ pub(crate) async fn count_covered_photos(
     Ok((balance.covers(price), Decline { balance, price }))
 }
 
-/// Refuses a search that the balance does not cover, before work is done for it.
-pub(crate) async fn require_face_search(ctx: &Context, tenant: &Tenant) -> Result<(), ApiError> {
-    let settings = ctx.store.credits.settings();
-    let price = settings.prices.face_search;
-    if !settings.is_enforced || price <= Credits::ZERO {
+/// Refuses requests that the balance does not cover together, before work is done for them: by one that may be some seconds
+/// old.
+pub(crate) async fn require(
+    ctx: &Context,
+    tenant: &Tenant,
+    requests: &[ChargedRequest],
+    origin: RequestOrigin,
+) -> Result<(), ApiError> {
+    let price = price_of(ctx, requests);
+    if !ctx.store.credits.settings().is_enforced || price <= Credits::ZERO {
         return Ok(());
     }
     let balance = ctx.store.credits.recent_balance(tenant).await?.available();
-    if balance >= price { Ok(()) } else { Err(declined(Declined::FaceSearch, &Decline { balance, price })) }
-}
-
-/// Charges the search with a selfie, once, or counts it where it costs nothing.
-pub(crate) async fn charge_face_search(
-    ctx: &Context,
-    tenant: &Tenant,
-    album: AlbumId,
-    selfie: SelfieSearch,
-    origin: RequestOrigin,
-) -> Result<(), ApiError> {
-    let search = ChargedRequest::FaceSearch(selfie.probe, origin);
-    let is_free = search.price(&ctx.store.credits.settings().prices) <= Credits::ZERO;
-    match (is_free, selfie) {
-        (true, SelfieSearch { is_new: true, .. }) => {
-            ctx.store.credits.count(tenant, album, search.operation())
-        }
-        (false, SelfieSearch { is_charged: false, .. }) => {
-            charge(ctx, tenant, album, search, Declined::FaceSearch).await?;
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Charges a bib search, or counts it where it costs nothing.
-pub(crate) async fn charge_text_search(
-    ctx: &Context,
-    tenant: &Tenant,
-    album: AlbumId,
-    origin: RequestOrigin,
-) -> Result<(), ApiError> {
-    charge_or_count(ctx, tenant, album, ChargedRequest::TextSearch(origin), Declined::TextSearch).await
-}
-
-/// Charges a download of many photos, or counts it where it costs nothing.
-pub(crate) async fn charge_download(ctx: &Context, tenant: &Tenant, album: AlbumId) -> Result<(), ApiError> {
-    charge_or_count(ctx, tenant, album, ChargedRequest::Download, Declined::Download).await
-}
-
-async fn charge_or_count(
-    ctx: &Context,
-    tenant: &Tenant,
-    album: AlbumId,
-    request: ChargedRequest,
-    what: Declined,
-) -> Result<(), ApiError> {
-    if request.price(&ctx.store.credits.settings().prices) <= Credits::ZERO {
-        ctx.store.credits.count(tenant, album, request.operation());
+    if balance >= price {
         return Ok(());
     }
-    charge(ctx, tenant, album, request, what).await
+    let what = what_is_declined(requests);
+    Err(match origin {
+        RequestOrigin::Partner => declined(what, &Decline { balance, price }),
+        RequestOrigin::Gallery => declined_to_visitor(what),
+    })
 }
 
-async fn charge(
-    ctx: &Context,
-    tenant: &Tenant,
-    album: AlbumId,
-    request: ChargedRequest,
-    what: Declined,
-) -> Result<(), ApiError> {
-    let price = request.price(&ctx.store.credits.settings().prices);
-    match ctx.store.credits.charge_request(tenant, album, request).await {
-        Ok(()) => Ok(()),
-        Err(error) => Err(explain(ctx, tenant, price, what, error).await),
+/// As [`declined`], for visitors of a gallery: what its organizer has and pays is not for them.
+fn declined_to_visitor(what: Declined) -> ApiError {
+    what.count();
+    ApiError::declined(DeclineCode::InsufficientCredits)
+}
+
+fn price_of(ctx: &Context, requests: &[ChargedRequest]) -> Credits {
+    let prices = &ctx.store.credits.settings().prices;
+    requests.iter().map(|request| request.price(prices)).sum()
+}
+
+/// What is counted where requests are declined together: the last one, for which the others are made.
+fn what_is_declined(requests: &[ChargedRequest]) -> Declined {
+    match requests.last() {
+        Some(ChargedRequest::FaceSearch(..)) => Declined::FaceSearch,
+        Some(ChargedRequest::TextSearch(_)) => Declined::TextSearch,
+        Some(ChargedRequest::Download) | None => Declined::Download,
+    }
+}
+
+/// What is charged for one answer, together and once there is an answer. What costs nothing is counted as it is added.
+pub(crate) struct Bill<'a> {
+    ctx: &'a Context,
+    album: &'a Album,
+    origin: RequestOrigin,
+    charged: Vec<ChargedRequest>,
+}
+
+impl<'a> Bill<'a> {
+    /// A bill of the owner of an album.
+    pub(crate) fn new(ctx: &'a Context, album: &'a Album, origin: RequestOrigin) -> Self {
+        Self { ctx, album, origin, charged: Vec::new() }
+    }
+
+    /// Who makes the request.
+    pub(crate) fn origin(&self) -> RequestOrigin {
+        self.origin
+    }
+
+    /// Adds the search with a selfie, which is charged once.
+    pub(crate) fn add_face_search(&mut self, selfie: SelfieSearch) {
+        let search = ChargedRequest::FaceSearch(selfie.probe, self.origin);
+        let is_due = if self.is_free(search) { selfie.is_new } else { !selfie.is_charged };
+        if is_due {
+            self.add(search);
+        }
+    }
+
+    /// Adds a bib search.
+    pub(crate) fn add_text_search(&mut self) {
+        self.add(ChargedRequest::TextSearch(self.origin));
+    }
+
+    /// Adds a download of many photos.
+    pub(crate) fn add_download(&mut self) {
+        self.add(ChargedRequest::Download);
+    }
+
+    fn add(&mut self, request: ChargedRequest) {
+        if self.is_free(request) {
+            self.ctx.store.credits.count(&self.album.tenant, self.album.id, request.operation());
+        } else {
+            self.charged.push(request);
+        }
+    }
+
+    fn is_free(&self, request: ChargedRequest) -> bool {
+        price_of(self.ctx, &[request]) <= Credits::ZERO
+    }
+
+    /// Charges all of it.
+    ///
+    /// # Errors
+    /// 422 if the balance does not cover it: then nothing is charged.
+    pub(crate) async fn charge(self) -> Result<(), ApiError> {
+        let Self { ctx, album, origin, charged } = self;
+        if charged.is_empty() {
+            return Ok(());
+        }
+        let (tenant, what) = (&album.tenant, what_is_declined(&charged));
+        let is_to_visitor = origin == RequestOrigin::Gallery;
+        match ctx.store.credits.charge_requests(tenant, album.id, &charged).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_to_visitor && error.kind == StoreErrorKind::InsufficientCredits => {
+                Err(declined_to_visitor(what))
+            }
+            Err(error) => Err(explain(ctx, tenant, price_of(ctx, &charged), what, error).await),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod page_places;
 mod paid_cursor;
 pub mod password;
 mod rate_limits;
+mod rate_meter;
 mod reply;
 mod same_origin;
 mod search;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{Album, Tenant};
 use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
+use photofinish_store::model::credit::{ChargedRequest, RequestOrigin};
 use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{BoundingBox, Embedding, Photo};
@@ -80,10 +81,11 @@ pub(crate) async fn load_or_create_embedding(
     ctx: &Context,
     album: &Album,
     id: ProbeId,
+    origin: RequestOrigin,
 ) -> Result<Selfie, ApiError> {
     let probe = ctx.store.probes.get(album.id, id).await?;
     if !probe.is_charged {
-        credits::require_face_search(ctx, &album.tenant).await?;
+        credits::require(ctx, &album.tenant, &[ChargedRequest::FaceSearch(id, origin)], origin).await?;
     }
     load_or_examine(ctx, album, probe).await
 }

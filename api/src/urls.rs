@@ -42,7 +42,7 @@ pub(crate) async fn presign_public_pictures(
     let mut pictures = Pictures { preview: ObjectRole::Preview, thumbnail: ObjectRole::Thumbnail };
     if open.shows_marked() {
         pictures.preview = marked_role(album, photo);
-        if album.config.thumbnail_max_dimension > MAX_CLEAN_THUMBNAIL {
+        if album.config.largest_thumbnail() > MAX_CLEAN_THUMBNAIL {
             if !photo.is_marked {
                 return Ok(None);
             }

@@ -101,7 +101,10 @@ pub(crate) async fn select_files(
 ) -> Result<Vec<Photo>, ApiError> {
     let mut photos = ctx.store.photos.get_many(album, ids).await?;
     photos.retain(|photo| photo.has_pictures() && (file != DownloadFile::Marked || photo.is_marked));
-    photos.sort_by_key(|photo| ids.iter().position(|id| *id == photo.id));
+    // An id that is repeated has its first place.
+    let places: HashMap<PhotoId, usize> =
+        ids.iter().enumerate().rev().map(|(place, id)| (*id, place)).collect();
+    photos.sort_by_key(|photo| places.get(&photo.id).copied());
     Ok(photos)
 }
 

@@ -97,7 +97,8 @@ pub(crate) async fn update(
     for _ in 0..MAX_UPDATE_ATTEMPTS {
         let before = ctx.store.albums.get(&caller.tenant, id).await?;
         let after = config.apply_to(&before.config, face_thresholds(&ctx));
-        let after = after.map_err(|issues| ApiError::invalid(&issues))?;
+        let mut after = after.map_err(|issues| ApiError::invalid(&issues))?;
+        after.remember_thumbnails(&before.config);
         if after.face.enabled && !before.config.face.enabled && !acknowledges_biometrics {
             require_closed_gallery(&ctx, id).await?;
         }

@@ -14,14 +14,16 @@ use super::parse_id;
 use crate::auth::Searcher;
 use crate::base62::base62;
 use crate::context::Context;
-use crate::credits;
+use crate::credits::Bill;
 use crate::downloads::{
     DOWNLOADS_PREFIX, TICKET_LENGTH, TICKET_TTL, load_sizes, select_files, ticket_digest,
 };
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
+use crate::rate_meter::spend_up_to;
 use crate::search::{self, RankedHit};
 use crate::urls::expiry_after;
+use crate::validate::input::batch_units;
 use crate::wire::download::{CreateDownload, DownloadTicket, MAX_PHOTOS, Selection};
 
 pub(crate) async fn create(
@@ -30,13 +32,12 @@ pub(crate) async fn create(
     input: CreateDownload,
 ) -> Result<DownloadTicket, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    check_file(&album, input.file)?;
-    let photos = select_photos(&ctx, &album, input.selection, caller.origin()).await?;
-    let permitted = Permitted { file: input.file, base: &ctx.settings.console.public_url };
-    permit(&ctx, &album, photos, permitted).await
+    let base = &ctx.settings.console.public_url;
+    let asked = AskedDownload { selection: input.selection, file: input.file, base, origin: caller.origin() };
+    permit(&ctx, &album, asked).await
 }
 
-/// Looks whether photos of an album may have this file, before a search is paid for.
+/// Looks whether photos of an album may have this file, before they are searched for.
 ///
 /// # Errors
 /// 404 if none has: what photos still have is of a watermark that was removed.
@@ -45,12 +46,52 @@ pub(crate) fn check_file(album: &Album, file: DownloadFile) -> Result<(), ApiErr
     if has_none { Err(ApiError::not_found()) } else { Ok(()) }
 }
 
-/// Returns the photos of a selection, best first. Searching costs what it costs elsewhere.
-pub(crate) async fn select_photos(
+/// What somebody wants to download who may.
+pub(crate) struct AskedDownload<'a> {
+    pub(crate) selection: Selection,
+    pub(crate) file: DownloadFile,
+    /// The URL by which whoever asks reaches the service.
+    pub(crate) base: &'a Url,
+    pub(crate) origin: RequestOrigin,
+}
+
+/// Permits the download of those photos that have the file.
+///
+/// # Errors
+/// 404 if none has; 422 if the balance does not cover it and the search for the photos. Then nothing is charged.
+pub(crate) async fn permit(
+    ctx: &Context,
+    album: &Album,
+    asked: AskedDownload<'_>,
+) -> Result<DownloadTicket, ApiError> {
+    let AskedDownload { selection, file, base, origin } = asked;
+    check_file(album, file)?;
+    let mut bill = Bill::new(ctx, album, origin);
+    let selected = select_photos(ctx, album, selection, &mut bill).await?;
+    // The storage is asked for the size of each.
+    spend_up_to(ctx, batch_units(selected.len())).await?;
+    let FoundFiles { photos, bytes } = find_files(ctx, album, &selected, file).await?;
+    if photos.is_empty() {
+        return Err(ApiError::not_found());
+    }
+    let ticket = base62(&rand::random::<[u8; 32]>(), TICKET_LENGTH);
+    let files = photos.len();
+    let digest = ticket_digest(&ticket);
+    let download = NewDownload { digest, album: album.id, photos, file, ttl: TICKET_TTL };
+    ctx.store.downloads.create(download).await?;
+    // Now that it is there. Nobody learns the address of one that is declined.
+    bill.add_download();
+    bill.charge().await?;
+    let url = format!("{}{DOWNLOADS_PREFIX}{ticket}", base.as_str().trim_end_matches('/'));
+    Ok(DownloadTicket { url, expires_at: expiry_after(TICKET_TTL), files, bytes })
+}
+
+/// Returns the photos of a selection, best first. The bill has a search for them then, which costs what it costs elsewhere.
+async fn select_photos(
     ctx: &Context,
     album: &Album,
     selection: Selection,
-    origin: RequestOrigin,
+    bill: &mut Bill<'_>,
 ) -> Result<Vec<PhotoId>, ApiError> {
     match selection {
         Selection::Photos(photos) => Ok(photos),
@@ -61,17 +102,18 @@ pub(crate) async fn select_photos(
             let query = TextQuery { text: normalise_bib(&bib), exact: false };
             let threshold = album.config.text.confidence_threshold;
             let hits = search::find_texts(ctx, album.id, &query, threshold).await?;
-            credits::charge_text_search(ctx, &album.tenant, album.id, origin).await?;
+            bill.add_text_search();
             Ok(best_photos(hits))
         }
         Selection::Selfie(image) => {
             if !album.config.face.enabled {
                 return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
             }
-            let selfie = search::load_or_create_embedding(ctx, album, parse_id(&image)?).await?;
+            let image = parse_id(&image)?;
+            let selfie = search::load_or_create_embedding(ctx, album, image, bill.origin()).await?;
             let threshold = album.config.face.confidence_threshold;
             let hits = search::find_faces(ctx, album.id, &selfie.embedding, threshold).await?;
-            credits::charge_face_search(ctx, &album.tenant, album.id, selfie.search, origin).await?;
+            bill.add_face_search(selfie.search);
             Ok(best_photos(hits))
         }
     }
@@ -82,39 +124,25 @@ fn best_photos<H: RankedHit>(mut hits: Vec<H>) -> Vec<PhotoId> {
     hits.into_iter().take(MAX_PHOTOS).map(|hit| hit.position().photo).collect()
 }
 
-/// Which files may be downloaded, and under which URL: that by which whoever asks reaches the service.
-pub(crate) struct Permitted<'a> {
-    pub(crate) file: DownloadFile,
-    pub(crate) base: &'a Url,
+/// Photos that have a file.
+struct FoundFiles {
+    photos: Vec<PhotoId>,
+    /// Of the files together.
+    bytes: u64,
 }
 
-/// Permits the download of those photos that have the file.
-///
-/// # Errors
-/// 404 if none has; 422 if the balance does not cover it.
-pub(crate) async fn permit(
+/// Finds those photos whose file is there, in the order of the ids.
+async fn find_files(
     ctx: &Context,
     album: &Album,
-    photos: Vec<PhotoId>,
-    Permitted { file, base }: Permitted<'_>,
-) -> Result<DownloadTicket, ApiError> {
-    check_file(album, file)?;
+    ids: &[PhotoId],
+    file: DownloadFile,
+) -> Result<FoundFiles, ApiError> {
     let organization = album.tenant.organization;
-    let found = select_files(ctx, album.id, &photos, file).await?;
+    let found = select_files(ctx, album.id, ids, file).await?;
     let key = |photo: &Photo| ObjectKey::photo(organization, album.id, photo.id, file.role());
     let sizes = load_sizes(&ctx.store.blobs, found.iter().map(key).collect()).await?;
     let with_size = found.iter().zip(sizes).filter_map(|(photo, size)| Some((photo.id, size?)));
     let (photos, sizes): (Vec<PhotoId>, Vec<u64>) = with_size.unzip();
-    if photos.is_empty() {
-        return Err(ApiError::not_found());
-    }
-    let ticket = base62(&rand::random::<[u8; 32]>(), TICKET_LENGTH);
-    let files = photos.len();
-    let digest = ticket_digest(&ticket);
-    let download = NewDownload { digest, album: album.id, photos, file, ttl: TICKET_TTL };
-    ctx.store.downloads.create(download).await?;
-    // Now that it is there. Nobody learns the address of one that is declined.
-    credits::charge_download(ctx, &album.tenant, album.id).await?;
-    let url = format!("{}{DOWNLOADS_PREFIX}{ticket}", base.as_str().trim_end_matches('/'));
-    Ok(DownloadTicket { url, expires_at: expiry_after(TICKET_TTL), files, bytes: sizes.iter().sum() })
+    Ok(FoundFiles { photos, bytes: sizes.iter().sum() })
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use photofinish_store::Store;
 use photofinish_store::model::album::Album;
 use photofinish_store::model::erasure::{
     ComparedSelfie, Erasure as StoredErasure, ErasureState, ErasureSubject, FacePlace, NewErasure, PhotoFate,
 };
 use photofinish_store::model::ids::{ErasureId, ReportId};
 use photofinish_store::model::photo::BoundingBox;
-use photofinish_store::{Store, StoreError};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -157,6 +157,7 @@ impl Request<'_> {
             asked_by: self.caller.key,
             subject,
             photos: self.options.photos,
+            report: None,
         }
     }
 
@@ -176,16 +177,12 @@ impl Request<'_> {
         self.answer_begun(id).await
     }
 
-    /// Begins to erase what visitors asked for, and deletes what they said, which has the places of the faces: before anybody
-    /// waits for the receipt, and in a task of its own, which goes on when the organizer leaves.
+    /// Begins to erase what visitors asked for, and with it what they said, which has the places of the faces: in a task of its
+    /// own, which goes on when the organizer leaves.
     async fn begin_reported(&self, subject: ErasureSubject, report: ReportId) -> Result<ErasureId, ApiError> {
-        let (store, erasure) = (self.ctx.store.clone(), self.erasure_of(subject));
-        let begin = async move {
-            let album = erasure.album;
-            let id = store.erasures.begin(erasure).await?;
-            store.galleries.dismiss_reports(album, report).await?;
-            Ok::<ErasureId, StoreError>(id)
-        };
+        let store = self.ctx.store.clone();
+        let erasure = NewErasure { report: Some(report), ..self.erasure_of(subject) };
+        let begin = async move { store.erasures.begin(erasure).await };
         let begin = photofinish_store::on_behalf_of(self.caller.tenant.organization, begin);
         Ok(tokio::spawn(begin.in_current_span()).await.map_err(ApiError::internal)??)
     }

@@ -17,6 +17,7 @@ pub(crate) mod search;
 pub(crate) mod start_lists;
 mod stream_end;
 pub(crate) mod uploads;
+pub(crate) mod visitor_downloads;
 mod visitor_pages;
 pub(crate) mod visitor_reports;
 pub(crate) mod visitors;

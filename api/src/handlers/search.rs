@@ -3,7 +3,7 @@
 use super::{erasures, find_entries, parse_id};
 use crate::auth::{PeopleEraser, ScopedCaller, Searcher};
 use crate::context::Context;
-use crate::credits;
+use crate::credits::Bill;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
 use crate::wire::search::{FaceHits, ProbeTicket, SearchFace, SearchText, SignSelfie, TextHits};
@@ -36,11 +36,14 @@ pub(crate) async fn search_faces(
     if !album.config.face.enabled {
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
-    let selfie = search::load_or_create_embedding(&ctx, &album, parse_id(&input.image)?).await?;
+    let image = parse_id(&input.image)?;
+    let selfie = search::load_or_create_embedding(&ctx, &album, image, caller.origin()).await?;
     let threshold = input.paging.min_confidence.unwrap_or(album.config.face.confidence_threshold);
     let hits = search::find_faces(&ctx, album.id, &selfie.embedding, threshold).await?;
     // Now that there is an answer.
-    credits::charge_face_search(&ctx, &caller.tenant, album.id, selfie.search, caller.origin()).await?;
+    let mut bill = Bill::new(&ctx, &album, caller.origin());
+    bill.add_face_search(selfie.search);
+    bill.charge().await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }
 
@@ -63,7 +66,9 @@ pub(crate) async fn search_texts(
     let entries = find_entries(&ctx, &album, texts).await?;
     // Now that there is an answer.
     if !paid_cursor::is_paid(&ctx, album.id, &query, &input.paging) {
-        credits::charge_text_search(&ctx, &caller.tenant, album.id, caller.origin()).await?;
+        let mut bill = Bill::new(&ctx, &album, caller.origin());
+        bill.add_text_search();
+        bill.charge().await?;
     }
     Ok(hits.with_entries(&entries))
 }

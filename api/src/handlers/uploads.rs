@@ -203,7 +203,7 @@ async fn issue_ticket(
     Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry_after(ttl) })
 }
 
-/// Checks that the bytes are in storage and not too many: presigned URLs of cloud storage cannot limit the size.
+/// Checks that the bytes are in storage, for good, and not too many: presigned URLs of cloud storage cannot limit the size.
 ///
 /// An oversized upload is deleted, and the ticket can be used again. The pipeline checks the size once more, because
 /// the bytes can be replaced after this.
@@ -214,7 +214,10 @@ async fn check_uploaded(ctx: &Context, caller: &Uploader, photo: &Photo) -> Resu
             ctx.store.blobs.delete(&key).await?;
             Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
         }
-        Some(size) => Ok(Upload { photo: photo.id, size_bytes: Some(size) }),
+        Some(size) => {
+            ctx.store.blobs.make_durable(&key).await?;
+            Ok(Upload { photo: photo.id, size_bytes: Some(size) })
+        }
         None => Err(ApiError::new(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING")),
     }
 }

@@ -1,14 +1,11 @@
-//! What visitors of a gallery do: they search, look, download, and ask to be gone. Everything is checked against what the
+//! What visitors of a gallery do: they search, look, and have their selfie forgotten. Everything is checked against what the
 //! organizer has permitted, on each request.
 
 use std::time::Duration;
 
 use photofinish_store::continue_on_behalf_of;
-use photofinish_store::model::credit::{Credits, RequestOrigin};
-use photofinish_store::model::download::DownloadFile;
-use photofinish_store::model::gallery::{
-    Downloads, NewConsent, OpenGallery, Visitor as VisitorDigests, VisitorSearch,
-};
+use photofinish_store::model::credit::{ChargedRequest, RequestOrigin};
+use photofinish_store::model::gallery::{NewConsent, OpenGallery, Visitor as VisitorDigests, VisitorSearch};
 use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use serde_json::json;
@@ -16,28 +13,25 @@ use time::OffsetDateTime;
 use tracing::Instrument;
 use warp::http::header::HeaderValue;
 
-use super::downloads::Permitted;
 use super::galleries::link_digest;
 use super::visitor_pages::{self, Page};
-use super::{downloads, parse_id, search};
+use super::{parse_id, search};
 use crate::auth::{Caller, ScopedCaller, Searcher};
 use crate::client_address::network_digest;
 use crate::context::Context;
-use crate::downloads::file_name;
+use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::paid_cursor::{first_page, is_paid};
 use crate::session::find_cookie;
-use crate::urls::VISITOR_TTL;
 use crate::visitor::{Answer, Visitor};
 use crate::wire::Acknowledgement;
 use crate::wire::console::Nothing;
 use crate::wire::cursor::{HitCursor, PhotoPosition};
-use crate::wire::download::{CreateGalleryDownload, DownloadTicket, Selection};
 use crate::wire::search::{FACE_MATCH, Paging, ProbeTicket, SearchFace, SearchText, SignSelfie};
 use crate::wire::visitor::{
-    AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OnePublicPhoto, OneSelfie, PublicDownload, PublicGallery,
-    PublicPhotos, Reason, SearchGallery,
+    AgreeToSelfie, BrowseGallery, CONSENT_VERSION, OneSelfie, PublicGallery, PublicPhotos, Reason,
+    SearchGallery,
 };
 
 /// The cookie by which the searches of a visitor are counted.
@@ -58,15 +52,22 @@ const COUNT_AGE: Duration = Duration::from_secs(5);
 /// # Errors
 /// 404 if there is none, and the same if it is off or over.
 pub(super) async fn open(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError> {
+    let found = find(ctx, visitor).await?;
+    if is_open(&found) { Ok(found) } else { Err(ApiError::not_found()) }
+}
+
+/// Returns the gallery of a request, also one that is off or over.
+async fn find(ctx: &Context, visitor: &Visitor) -> Result<OpenGallery, ApiError> {
     let link = visitor.link.as_deref().ok_or_else(ApiError::not_found)?;
-    let found = ctx.store.galleries.find(&link_digest(link)).await?;
-    let now = OffsetDateTime::now_utc();
-    let is_open =
-        |open: &OpenGallery| open.gallery.enabled && open.gallery.expires_at.is_none_or(|end| end > now);
-    let open = found.filter(is_open).ok_or_else(ApiError::not_found)?;
+    let found = ctx.store.galleries.find(&link_digest(link)).await?.ok_or_else(ApiError::not_found)?;
     // What its visitors do is the organizer's work: it waits in the organizer's turns.
-    continue_on_behalf_of(open.album.tenant.organization);
-    Ok(open)
+    continue_on_behalf_of(found.album.tenant.organization);
+    Ok(found)
+}
+
+fn is_open(found: &OpenGallery) -> bool {
+    let now = OffsetDateTime::now_utc();
+    found.gallery.enabled && found.gallery.expires_at.is_none_or(|end| end > now)
 }
 
 pub(super) fn caller<C: ScopedCaller>(open: &OpenGallery) -> Result<C, ApiError> {
@@ -121,6 +122,15 @@ pub(super) async fn count_search(
     Err(refused_until_tomorrow("TOO_MANY_SEARCHES"))
 }
 
+/// Refuses what the organizer's balance does not cover, before a search of the visitor's day is spent on it.
+pub(super) async fn require_covered(
+    ctx: &Context,
+    open: &OpenGallery,
+    requests: &[ChargedRequest],
+) -> Result<(), ApiError> {
+    credits::require(ctx, &open.album.tenant, requests, RequestOrigin::Gallery).await
+}
+
 /// A 429 until the next day, when visitors and networks start again from zero.
 pub(super) fn refused_until_tomorrow(code: &'static str) -> ApiError {
     let seconds = OffsetDateTime::now_utc().unix_timestamp();
@@ -162,7 +172,10 @@ pub(crate) async fn get(
     _: Nothing,
 ) -> Result<Answer<PublicGallery>, ApiError> {
     let open = open(&ctx, &visitor).await?;
-    ctx.store.galleries.count_opened(open.album.id).await?;
+    // On a full disk nothing is written, and all that the page shows can be read.
+    if let Err(error) = ctx.store.galleries.count_opened(open.album.id).await {
+        tracing::warn!(album.id = %open.album.id, %error, "failed to count that a gallery was opened");
+    }
     let photos = count_shown(&ctx, open.album.id).await?;
     let selfie_seconds = ctx.settings.probe_ttl.as_secs_f64();
     Ok(PublicGallery::new(open, selfie_seconds, photos).into())
@@ -192,6 +205,7 @@ pub(crate) async fn search_texts(
     let cursor = if is_paid(&ctx, open.album.id, &asked.query(), &asked.paging) {
         input.cursor
     } else {
+        require_covered(&ctx, &open, &[ChargedRequest::TextSearch(RequestOrigin::Gallery)]).await?;
         count_search(&ctx, &open, &counted).await?;
         let is_first = asked.paging.after.is_none_or(|after| after.position.is_before_all());
         is_first.then(|| first_page(&ctx, open.album.id, &asked.query()))
@@ -266,16 +280,16 @@ pub(crate) async fn search_faces(
     Ok(PublicPhotos { photos, cursor, next_cursor: hits.next_cursor, total: hits.total as u64 }.into())
 }
 
-/// Deletes a selfie and its description at once, and keeps that the consent was withdrawn: last, so that what fails can be
-/// repeated, and in a task of its own, which goes on when the visitor leaves the page.
+/// Deletes a selfie and its description at once, whether or not the gallery is still open, and keeps that the consent was
+/// withdrawn: last, so that what fails can be repeated, and in a task of its own, which goes on when the visitor leaves the page.
 pub(crate) async fn forget_selfie(
     ctx: Context,
     visitor: Visitor,
     input: OneSelfie,
 ) -> Result<Answer<Acknowledgement>, ApiError> {
-    let open = open(&ctx, &visitor).await?;
+    let found = find(&ctx, &visitor).await?;
     let probe: ProbeId = parse_id(&input.image)?;
-    let (album, organization) = (open.album.id, open.album.tenant.organization);
+    let (album, organization) = (found.album.id, found.album.tenant.organization);
     if ctx.store.galleries.has_consent(album, probe).await? {
         let store = ctx.store.clone();
         let forget = async move {
@@ -284,6 +298,9 @@ pub(crate) async fn forget_selfie(
             store.galleries.withdraw_consent(album, probe).await
         };
         tokio::spawn(forget.in_current_span()).await.map_err(ApiError::internal)??;
+    } else if !is_open(&found) {
+        // Who agreed to nothing here is not told that there is a gallery.
+        return Err(ApiError::not_found());
     }
     Ok(Acknowledgement::new("Selfie forgotten").into())
 }
@@ -310,63 +327,4 @@ pub(crate) async fn browse(
     };
     let next_cursor = next.map(|photo| PhotoPosition { photo, total: u32::try_from(total).ok() }.to_cursor());
     Ok(PublicPhotos { photos, cursor: input.cursor, next_cursor, total }.into())
-}
-
-pub(crate) async fn download(
-    ctx: Context,
-    visitor: Visitor,
-    input: OnePublicPhoto,
-) -> Result<Answer<PublicDownload>, ApiError> {
-    let open = open(&ctx, &visitor).await?;
-    let file = permitted_file(&open)?;
-    let photo = ctx.store.photos.get(open.album.id, input.photo).await?;
-    if !photo.has_pictures() || file == DownloadFile::Marked && !photo.is_marked {
-        return Err(ApiError::not_found());
-    }
-    let key = ObjectKey::photo(open.album.tenant.organization, photo.album, photo.id, file.role());
-    let url = ctx.store.blobs.download_url(&key, VISITOR_TTL).await?.into();
-    Ok(PublicDownload { url, filename: file_name(&photo.filename, file) }.into())
-}
-
-/// Returns what visitors may download: never more than they see.
-///
-/// # Errors
-/// 403 `DOWNLOADS_DISABLED`.
-fn permitted_file(open: &OpenGallery) -> Result<DownloadFile, ApiError> {
-    match open.gallery.settings.downloads {
-        Downloads::None => Err(ApiError::new(ErrorKind::Forbidden).with_code("DOWNLOADS_DISABLED")),
-        Downloads::Preview | Downloads::Original if open.shows_marked() => Ok(DownloadFile::Marked),
-        Downloads::Preview => Ok(DownloadFile::Preview),
-        Downloads::Original => Ok(DownloadFile::Original),
-    }
-}
-
-pub(crate) async fn create_download(
-    ctx: Context,
-    visitor: Visitor,
-    input: CreateGalleryDownload,
-) -> Result<Answer<DownloadTicket>, ApiError> {
-    let open = open(&ctx, &visitor).await?;
-    let file = permitted_file(&open)?;
-    downloads::check_file(&open.album, file)?;
-    let counted = identify(&ctx, &visitor);
-    // Nobody who may look at a gallery may spend the organizer's credits as often as they like.
-    let has_price = ctx.store.credits.settings().prices.download != Credits::ZERO;
-    match &input.selection {
-        Selection::Bib(_) if !open.gallery.settings.bib_search => return Err(search_disabled()),
-        // It tells as much as a search.
-        Selection::Bib(_) => count_search(&ctx, &open, &counted).await?,
-        Selection::Selfie(image) => {
-            find_selfie(&ctx, &open, image).await?;
-            if has_price {
-                count_search(&ctx, &open, &counted).await?;
-            }
-        }
-        Selection::Photos(_) if has_price => count_search(&ctx, &open, &counted).await?,
-        Selection::Photos(_) => {}
-    }
-    let photos = downloads::select_photos(&ctx, &open.album, input.selection, RequestOrigin::Gallery).await?;
-    let permitted = Permitted { file, base: ctx.settings.console.gallery_base() };
-    let ticket = downloads::permit(&ctx, &open.album, photos, permitted).await?;
-    Ok(answer(ticket, counted))
 }

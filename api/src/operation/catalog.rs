@@ -57,7 +57,9 @@ fn album_operations() -> Vec<Operation> {
                 "Reprocess an album",
                 "Queues every ready or failed photo again. One that was ready before costs nothing; of the others those \
                     that the balance covers are queued, and `declined` counts the rest. 422 with `data.declineCode` \
-                    `INSUFFICIENT_CREDITS` if it covers none and there are no others.",
+                    `INSUFFICIENT_CREDITS` if it covers none and there are no others. A photo that is being processed is \
+                    queued again once that ends, if the configuration of the album was changed since it began; `queued` \
+                    does not count it.",
             ),
             albums::reprocess,
         ),
@@ -310,7 +312,9 @@ fn webhook_operations() -> Vec<Operation> {
             manage(
                 "webhooks.rotate",
                 "Replace the secret of a webhook",
-                "Returns the new secret, which only this response shows. For `overlapHours` both secrets sign.",
+                "Returns the new secret, which only this response shows. For `overlapHours` both secrets sign. Called again \
+                    meanwhile, it replaces the new secret at once, and the one from before the first call signs on, for \
+                    `overlapHours` from then.",
             ),
             webhooks::rotate,
         ),

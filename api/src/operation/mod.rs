@@ -39,6 +39,7 @@ use crate::metrics::RATE_LIMITED;
 use crate::operation::accept::AcceptedFormat;
 use crate::operation::body::{BodyLimits, ReadBody, RequestBody};
 use crate::rate_limits::{RateClaim, RateStatus};
+use crate::rate_meter::{self, Spent};
 use crate::reply;
 use crate::sse::LastEventId;
 use crate::validate::input::Input;
@@ -270,9 +271,15 @@ where
             let sender = BodySender::Organization(organization);
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, sender).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
-            spend_rate(&ctx, &caller, class, Charge::Input(input.units()), &mut request.rate).await?;
+            let units = input.units();
+            spend_rate(&ctx, &caller, class, Charge::Input(units), &mut request.rate).await?;
+            let spent = caller.rate_limit(class, &ctx.settings.rate_limits).map(|limit| {
+                let claim = RateClaim { key: caller.key, class, limit, units: units.min(limit) };
+                Spent { claim, is_of_key: true }
+            });
             let answer = handler(ctx, caller, input, LastEventId::from_headers(headers));
-            let answered = photofinish_store::on_behalf_of(organization, answer).await;
+            let answer = photofinish_store::on_behalf_of(organization, answer);
+            let answered = rate_meter::metered(spent, &mut request.rate, answer).await;
             // Not before: what the handler was given may be as large as the body.
             drop(permit);
             answered

@@ -11,7 +11,8 @@ pub(super) fn picture_operations() -> Vec<Operation> {
             manage(
                 "albums.watermark.get",
                 "Get the watermark of an album",
-                "And how many photos show it. Galleries show marked pictures alone; thumbnails up to 512 pixels stay clean.",
+                "And how many photos show it. Galleries show marked pictures alone; thumbnails up to 512 pixels stay clean, \
+                 in an album that never asked for larger ones.",
             ),
             watermarks::get,
         ),
@@ -44,10 +45,11 @@ pub(super) fn picture_operations() -> Vec<Operation> {
                 "Get a download URL for many photos",
                 "A ZIP file of at most 2,000 photos, best hits first. `bib` and `imageId` cost what the searches cost, \
                  and the URL costs what `credits.get` shows as `download`: 422 with `data.declineCode` \
-                 `INSUFFICIENT_CREDITS` if the balance does not cover it. Photos \
-                 that are not ready are left out; 404 if none is left. The URL answers 503 with `retry-after` while too many \
-                 files are being sent, and 429 to a network that asks for more than 600 units of reading a minute: a unit \
-                 for each 20 photos.",
+                 `INSUFFICIENT_CREDITS` if the balance does not cover both. Photos \
+                 that failed or were never ready are left out; 404 if none is left. Only a 200 costs credits. Of the limit of the key the \
+                 request costs a unit for each 20 photos that are asked for or found. The URL answers 503 with `retry-after` \
+                 while too many files are being sent, and 429 to a network that asks for more than 600 units of reading a \
+                 minute: a unit for each 20 photos.",
             ),
             downloads::create,
         ),

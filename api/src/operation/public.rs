@@ -10,13 +10,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 use warp::http::header::SET_COOKIE;
 
-use super::{ApiRequest, Handler, Operation, OperationContext, OperationInfo, SchemaFns};
+use super::{ApiRequest, Charge, Handler, Operation, OperationContext, OperationInfo, SchemaFns};
 use crate::body_budget::BodySender;
 use crate::client_address::network_digest;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::operation::body::{self, BodyLimits, ReadBody};
 use crate::rate_limits::RateClaim;
+use crate::rate_meter::{self, Spent};
 use crate::reply;
 use crate::validate::input::Input;
 use crate::visitor::{Answer, Visitor};
@@ -58,11 +59,18 @@ pub(crate) async fn spend_public_rate(
     network: &[u8; 32],
     request: &mut ApiRequest,
 ) -> Result<(), ApiError> {
-    let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
-    let claim = RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units };
+    if units == 0 {
+        return Ok(());
+    }
+    let claim = claim_of_network(class, units, network);
     let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
     request.rate = Some(decision.status);
     if decision.is_admitted { Ok(()) } else { Err(ApiError::rate_limited(decision.status.wait())) }
+}
+
+fn claim_of_network(class: RateClass, units: u32, network: &[u8; 32]) -> RateClaim {
+    let (key, _) = network.split_first_chunk::<16>().expect("a digest has 32 bytes");
+    RateClaim { key: KeyId(Uuid::from_bytes(*key)), class, limit: PUBLIC_LIMIT, units }
 }
 
 fn build_public_handler<I, O, F, Fut>(class: RateClass, handler: F) -> Handler
@@ -83,10 +91,15 @@ where
             let sender = BodySender::Visitor(network);
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, sender).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
+            let units = input.units();
+            let further = Charge::Input(units).units(PUBLIC_LIMIT);
+            spend_public_rate(&ctx, class, further, &network, request).await?;
+            let claim = claim_of_network(class, units.min(PUBLIC_LIMIT), &network);
+            let spent = Some(Spent { claim, is_of_key: false });
             let link = request.link.take();
             let visitor = Visitor { headers: request.headers.clone(), address: request.address, link };
             let answer = photofinish_store::on_behalf_of_later_known(handler(ctx, visitor, input));
-            let Answer { body, cookies } = answer.await?;
+            let Answer { body, cookies } = rate_meter::metered(spent, &mut request.rate, answer).await?;
             let mut response = reply::json_response(&body).map_err(ApiError::internal)?;
             for cookie in cookies {
                 response.headers_mut().append(SET_COOKIE, cookie);

@@ -1,6 +1,6 @@
 //! The operations of visitors of galleries. They are in no partner document.
 
-use crate::handlers::{removals, visitor_reports, visitors};
+use crate::handlers::{removals, visitor_downloads, visitor_reports, visitors};
 use crate::operation::Operation;
 use crate::operation::info::{manage, read, search};
 
@@ -22,10 +22,10 @@ pub(crate) fn visitor_operations() -> Vec<Operation> {
             visitors::forget_selfie,
         ),
         Operation::new_public(read("gallery.photos.list", "Browse photos", ""), visitors::browse),
-        Operation::new_public(read("gallery.download", "Download a photo", ""), visitors::download),
+        Operation::new_public(read("gallery.download", "Download a photo", ""), visitor_downloads::download),
         Operation::new_public(
             search("gallery.download.create", "Get a download URL for many photos", ""),
-            visitors::create_download,
+            visitor_downloads::create_download,
         ),
         Operation::new_public(manage("gallery.report", "Report a photo", ""), visitor_reports::report),
         Operation::new_public(manage("gallery.erase.faces", "Erase the own face", ""), removals::erase_faces),

@@ -184,7 +184,7 @@ pub(crate) struct Reprocessing {
     pub(crate) success: bool,
     /// For people.
     pub(crate) message: &'static str,
-    /// Number of photos that were queued.
+    /// Number of photos that were queued, without those that are being processed.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) queued: u64,
     /// Number of photos that were not, because they were never ready and the balance does not cover them.

@@ -321,6 +321,7 @@ impl ConfigChange {
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             preview_watermarked: self.preview.watermarked.unwrap_or(base.preview_watermarked),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
+            former_thumbnail_max_dimension: base.former_thumbnail_max_dimension,
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
             start_list: self.start_list.apply_to(base.start_list),
             bib_format: self.bib_format.as_ref().unwrap_or(&base.bib_format).clone(),

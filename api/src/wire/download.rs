@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{Output, read_album_id, sample};
 use crate::validate::bibs::typed_bib;
-use crate::validate::input::{BodySize, Fields, Input};
+use crate::validate::input::{BodySize, Fields, Input, batch_units};
 use crate::validate::issues::code;
 use crate::validate::validators::{AnyText, ListOf, OneOf, uuid};
 
@@ -53,6 +53,16 @@ pub(crate) enum Selection {
     Selfie(String),
 }
 
+impl Selection {
+    /// What it costs of a limit. Of how many photos a search is, only its handler knows.
+    fn units(&self) -> u32 {
+        match self {
+            Self::Photos(photos) => batch_units(photos.len()),
+            Self::Bib(_) | Self::Selfie(_) => 1,
+        }
+    }
+}
+
 /// What a request says about which photos are downloaded.
 struct Selections {
     photos: Option<Vec<PhotoId>>,
@@ -92,6 +102,10 @@ impl Input for CreateDownload {
     const NAME: &'static str = "CreateDownload";
     const SIZE: BodySize = BodySize::Batch;
 
+    fn units(&self) -> u32 {
+        self.selection.units()
+    }
+
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };
@@ -121,6 +135,10 @@ pub(crate) struct CreateGalleryDownload {
 impl Input for CreateGalleryDownload {
     const NAME: &'static str = "CreateGalleryDownload";
     const SIZE: BodySize = BodySize::Ids;
+
+    fn units(&self) -> u32 {
+        self.selection.units()
+    }
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let ids = ListOf { item: uuid(), min: 1, max: MAX_PHOTOS };

@@ -35,14 +35,15 @@ pub(crate) struct Photo {
     /// Why the photo failed; null in other states.
     #[schema(required, schema_with = failure_schema)]
     failure: Option<&'static str>,
-    /// When the photo was taken, from its EXIF data.
+    /// When the photo was taken, from its EXIF data. A time without an offset from UTC is taken as UTC: it is what the camera's
+    /// clock showed.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     taken_at: Option<OffsetDateTime>,
-    /// Width of the upright photo, pixels; null until the photo was ready once.
+    /// Width of the upright photo, pixels; null until the photo was ready once, and from a failure until it is ready again.
     #[schema(required, value_type = Option<f64>)]
     width: Option<u32>,
-    /// Height of the upright photo, pixels; null until the photo was ready once.
+    /// Height of the upright photo, pixels; null until the photo was ready once, and from a failure until it is ready again.
     #[schema(required, value_type = Option<f64>)]
     height: Option<u32>,
     /// Make and model of the camera, from its EXIF data.
@@ -51,8 +52,8 @@ pub(crate) struct Photo {
     /// Runners whose bibs were not read, because the photo shows more than the service reads of one photo: the smallest.
     #[schema(value_type = f64)]
     skipped_runners: u32,
-    /// The preview; null until the photo was ready once, and while it is `failed`. While it is processed again it is that of
-    /// before.
+    /// The preview; null until the photo was ready once, and from a failure until it is ready again. While a ready photo is
+    /// processed again it is that of before.
     #[schema(required, format = "uri")]
     url: Option<String>,
     /// The thumbnail, as the preview.
@@ -120,8 +121,8 @@ pub(crate) struct PhotoDetail {
     /// The photo.
     #[serde(flatten)]
     pub(crate) photo: Photo,
-    /// Detected faces; empty until the photo was ready once, and after it failed. While it is processed again they are those
-    /// of before.
+    /// Detected faces; empty until the photo was ready once, and from a failure until it is ready again. While a ready photo is
+    /// processed again they are those of before.
     pub(crate) faces: Vec<SeenFace>,
     /// Texts read, as the faces.
     pub(crate) texts: Vec<SeenText>,

@@ -142,7 +142,7 @@ pub(crate) struct FaceHit {
     /// person's by itself, above the bib that was read below the person's sure hits.
     #[schema(example = "face match")]
     pub(crate) why: &'static str,
-    /// When the photo was taken, from its EXIF data.
+    /// When the photo was taken, from its EXIF data: see `takenAt` of a photo.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) taken_at: Option<OffsetDateTime>,
@@ -206,7 +206,7 @@ pub(crate) struct TextHit {
     /// The team of the bib, by the start list.
     #[schema(required)]
     pub(crate) team: Option<String>,
-    /// When the photo was taken, from its EXIF data.
+    /// When the photo was taken, from its EXIF data: see `takenAt` of a photo.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) taken_at: Option<OffsetDateTime>,

@@ -75,7 +75,7 @@ pub(crate) struct Webhook {
     album_id: Option<Uuid>,
     /// Whether it is told anything.
     enabled: bool,
-    /// Why the service disabled it: `GONE` after a 410, `FAILING` after five days without a success; null otherwise.
+    /// Why the service disabled it: `GONE` after a 410, `FAILING` after five days in which every attempt failed and 20 deliveries at least; null otherwise.
     #[schema(required)]
     disabled_reason: Option<String>,
     #[serde(with = "time::serde::rfc3339")]

@@ -1,6 +1,6 @@
 //! Creating, listing, updating, deleting and reprocessing albums.
 
-use photofinish_store::model::album::AlbumChange;
+use photofinish_store::model::album::{AlbumChange, RetentionConfig};
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
@@ -74,6 +74,18 @@ fn an_album_says_when_its_retention_erases_what() {
         assert_eq!(parse(&shown[n]["at"]), created + Duration::days(days));
     }
     assert_eq!(shown.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_album_says_what_the_operator_keeps_for_no_longer() {
+    let limit = RetentionConfig { photos_days: Some(10), faces_days: None };
+    let service = TestService::start_with(|settings| settings.retention_max = limit);
+    let partner = service.partner();
+    let album = partner.call("/albums/create", &json!({ "title": "Night Run" })).ok();
+    let shown = partner.call("/albums/get", &json!({ "albumId": album["id"] })).ok()["expiring"].clone();
+    let parse = |time: &Value| OffsetDateTime::parse(time.as_str().unwrap(), &Rfc3339).unwrap();
+    assert_eq!((shown.as_array().unwrap().len(), &shown[0]["what"]), (1, &json!("photos")));
+    assert_eq!(parse(&shown[0]["at"]), parse(&album["createdAt"]) + Duration::days(10));
 }
 
 #[test]

@@ -16,17 +16,26 @@ use url::Url;
 
 use crate::credits::{balance, grant, start};
 use crate::galleries::open_gallery;
+use crate::pictures::set_watermark;
 use crate::support::guest::Guest;
-use crate::support::{TestService, bib};
+use crate::support::{TestService, bib, face};
 
-/// A storage that signs no URLs of pictures while it is told so, as one whose credentials have expired.
-struct UnsignedPictures {
-    blobs: Arc<dyn Blobs>,
+/// What a storage does not do while it is told so, as one whose credentials have expired.
+#[derive(Clone, Default)]
+struct Refusals {
+    /// It signs no URLs of pictures.
     signs_none: Arc<AtomicBool>,
+    /// It tells no sizes.
+    tells_no_size: Arc<AtomicBool>,
+}
+
+struct RefusingStorage {
+    blobs: Arc<dyn Blobs>,
+    refusals: Refusals,
 }
 
 #[async_trait]
-impl Blobs for UnsignedPictures {
+impl Blobs for RefusingStorage {
     async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes, StoreError> {
         self.blobs.read(key, max_bytes).await
     }
@@ -40,13 +49,16 @@ impl Blobs for UnsignedPictures {
     }
 
     async fn download_url(&self, key: &ObjectKey, ttl: std::time::Duration) -> Result<Url, StoreError> {
-        if self.signs_none.load(Ordering::SeqCst) {
+        if self.refusals.signs_none.load(Ordering::SeqCst) {
             return Err(StoreError::new(StoreErrorKind::Unavailable, "sign a URL"));
         }
         self.blobs.download_url(key, ttl).await
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>, StoreError> {
+        if self.refusals.tells_no_size.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "read a size"));
+        }
         self.blobs.head(key).await
     }
 
@@ -57,6 +69,17 @@ impl Blobs for UnsignedPictures {
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<(), StoreError> {
         self.blobs.delete_album(organization, album).await
     }
+}
+
+/// A service whose bib searches cost half a credit, and whose storage refuses what it is told to.
+fn start_refusing(refusals: &Refusals) -> TestService {
+    TestService::start_as(|setup| {
+        setup.credits.prices.text_search = Credits::from_thousandths(500);
+        let refusals = refusals.clone();
+        setup.change_store = Box::new(move |store: &mut Store| {
+            store.blobs = Arc::new(RefusingStorage { blobs: Arc::clone(&store.blobs), refusals });
+        });
+    })
 }
 
 #[test]
@@ -161,26 +184,20 @@ fn a_text_that_is_no_bib_is_refused_and_costs_nothing() {
 
 #[test]
 fn a_bib_search_whose_page_could_not_be_made_is_charged_when_it_is_repeated() {
-    let signs_none = Arc::new(AtomicBool::new(false));
-    let service = TestService::start_as(|setup| {
-        setup.credits.prices.text_search = Credits::from_thousandths(500);
-        let signs_none = Arc::clone(&signs_none);
-        setup.change_store = Box::new(move |store: &mut Store| {
-            store.blobs = Arc::new(UnsignedPictures { blobs: Arc::clone(&store.blobs), signs_none });
-        });
-    });
+    let refusals = Refusals::default();
+    let service = start_refusing(&refusals);
     let partner = service.partner();
     let (album, album_id) = partner.create_album();
     service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")]);
     let spent = || balance(&partner)["spent"].as_f64().unwrap();
     let search = || partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1207" }));
     let before = spent();
-    signs_none.store(true, Ordering::SeqCst);
+    refusals.signs_none.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         assert_eq!(search().status, 503);
         assert_eq!(spent(), before);
     }
-    signs_none.store(false, Ordering::SeqCst);
+    refusals.signs_none.store(false, Ordering::SeqCst);
     assert_eq!(search().ok()["total"], 1);
     assert_eq!(spent(), before + 0.5);
 }
@@ -201,4 +218,102 @@ fn a_download_that_no_photo_of_an_album_has_is_refused_before_its_search_is_paid
     assert_eq!(balance(&partner)["spent"], json!(1), "the photo");
     create("preview").ok();
     assert_eq!(balance(&partner)["spent"], json!(1.625), "the search and the download");
+}
+
+#[test]
+fn a_download_that_is_declined_costs_no_search() {
+    let service = start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    grant(&service, &partner, "1.5");
+    service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
+    let spent = || balance(&partner)["spent"].clone();
+    let create = |mut asked: Value| {
+        asked["albumId"] = album.clone();
+        partner.call("/photos/download/create", &asked)
+    };
+    // What is left covers the search alone.
+    for _ in 0..2 {
+        let refused = create(json!({ "bib": "1207" })).defined_error(422, "UNPROCESSABLE_CONTENT");
+        let data = json!({ "declineCode": "INSUFFICIENT_CREDITS", "balance": 0.5, "price": 0.625 });
+        assert_eq!((&refused["data"], spent()), (&data, json!(1)), "the photo");
+    }
+    grant(&service, &partner, "-0.25");
+    let image = partner.upload_selfie(&album, b"face");
+    let refused = create(json!({ "imageId": image })).defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!((&refused["data"]["price"], spent()), (&json!(0.375), json!(1)));
+    // The search with the selfie was not charged, so it is now.
+    partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image })).ok();
+    assert_eq!(spent(), json!(1.25));
+    grant(&service, &partner, "0.75");
+    create(json!({ "imageId": image })).ok();
+    assert_eq!(spent(), json!(1.375), "the download");
+    create(json!({ "bib": "1207" })).ok();
+    assert_eq!(spent(), json!(2), "the search and the download");
+}
+
+#[test]
+fn a_download_without_files_costs_no_search() {
+    let refusals = Refusals::default();
+    let service = start_refusing(&refusals);
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")]);
+    // The photo does not show it yet.
+    set_watermark(&partner, &album);
+    let create = |size: &str| {
+        let asked = json!({ "albumId": album, "bib": "1207", "size": size });
+        partner.call("/photos/download/create", &asked)
+    };
+    for _ in 0..2 {
+        create("marked").defined_error(404, "NOT_FOUND");
+    }
+    refusals.tells_no_size.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        create("preview").defined_error(503, "SERVICE_UNAVAILABLE");
+    }
+    assert_eq!(balance(&partner)["spent"], json!(1), "the photo");
+    refusals.tells_no_size.store(false, Ordering::SeqCst);
+    create("preview").ok();
+    assert_eq!(balance(&partner)["spent"], json!(1.5), "the search");
+}
+
+#[test]
+fn visitors_are_not_told_what_an_organizer_has_and_pays() {
+    let service = start();
+    let partner = service.partner();
+    grant(&service, &partner, "3.1");
+    let contact = json!({
+        "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy",
+    });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let album_id: AlbumId = album.as_str().unwrap().parse().unwrap();
+    let mut guest = Guest::at(&service, &url);
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let selfie = json!({ "imageId": ticket["imageId"] });
+    assert_eq!(balance(&partner)["balance"], json!(1.1));
+    // A balance that was read before this photo is processed covers everything; what is left covers nothing.
+    let photo = service.ready_photo(&partner, album_id, Vec::new(), Vec::new());
+    let mut decline = |operation: &str, body: &Value| {
+        let refused = guest.call(operation, body.clone()).defined_error(422, "UNPROCESSABLE_CONTENT");
+        assert_eq!(refused["data"], json!({ "declineCode": "INSUFFICIENT_CREDITS" }), "{operation}");
+    };
+    decline("search/text", &json!({ "text": "1207" }));
+    assert_eq!(balance(&partner)["balance"], json!(0.1));
+    let searches =
+        || partner.call("/albums/gallery/get", &json!({ "albumId": album })).ok()["searches"].clone();
+    let before = searches();
+    for (operation, body) in [
+        ("search/text", json!({ "text": "1207" })),
+        ("search/face/list", selfie.clone()),
+        ("download/create", json!({ "text": "1207" })),
+        ("download/create", selfie),
+        ("download/create", json!({ "photoIds": [photo] })),
+    ] {
+        decline(operation, &body);
+    }
+    assert_eq!(searches(), before, "none of the day is spent");
+    assert_eq!(balance(&partner)["spent"], json!(3), "the photos");
 }

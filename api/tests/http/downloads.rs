@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
-use serde_json::json;
+use photofinish_store::model::rate::RateClass;
+use serde_json::{Value, json};
 
 use crate::connections::wait_until;
 use crate::galleries::TakenElsewhere;
-use crate::support::guest::PUBLIC_URL;
+use crate::support::guest::{Guest, PUBLIC_URL};
 use crate::support::raw::RawConnection;
-use crate::support::{Partner, TestService};
+use crate::support::{ApiResponse, Partner, TestService, bib};
 
 /// More than connections buffer.
 const LARGE: usize = 16 << 20;
@@ -103,6 +104,57 @@ fn a_file_spends_the_limit_of_its_network_by_its_photos() {
         assert!([left - units, 600 - units].contains(&remaining), "{line}: {remaining} of {left}");
         left = remaining;
     }
+}
+
+/// Asks for addresses one after the other: each spends so many units of a limit of 600.
+fn check_units(bib: &str, photos: &[PhotoId], mut create: impl FnMut(Value) -> ApiResponse) {
+    let mut left = 600;
+    for (asked, status, units) in [
+        (json!({ "photoIds": photos }), 200, 3),
+        (json!({ bib: "1207" }), 200, 3),
+        (json!({ "photoIds": photos[..1] }), 200, 1),
+        (json!({ bib: "99" }), 404, 1),
+    ] {
+        let what = asked.to_string();
+        let answer = create(asked);
+        assert_eq!((answer.status, answer.header("ratelimit-policy")), (status, "\"search\";q=600;w=60"));
+        let remaining: u32 = answer.header("ratelimit-remaining").parse().unwrap();
+        // The second where the next minute has just begun.
+        assert!([left - units, 600 - units].contains(&remaining), "{what}: {remaining} of {left}");
+        left = remaining;
+    }
+}
+
+#[test]
+fn an_address_spends_a_limit_by_the_photos_of_its_file() {
+    let service = TestService::start_with(|settings| settings.rate_limits.set(RateClass::Search, 600));
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photos: Vec<PhotoId> =
+        (0..41).map(|_| service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")])).collect();
+    check_units("bib", &photos, |mut asked| {
+        asked["albumId"] = album.clone();
+        partner.call("/photos/download/create", &asked)
+    });
+    let opened = partner.call("/albums/gallery/update", &json!({ "albumId": album, "enabled": true })).ok();
+    let mut guest = Guest::at(&service, &opened["url"]);
+    check_units("text", &photos, |asked| guest.call("download/create", asked));
+}
+
+#[test]
+fn a_bib_of_more_photos_than_a_limit_is_left_for_is_refused() {
+    let service = TestService::start_with(|settings| settings.rate_limits.set(RateClass::Search, 3));
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    for _ in 0..21 {
+        service.ready_photo(&partner, album_id, Vec::new(), vec![bib("1207")]);
+    }
+    let create = || partner.call("/photos/download/create", &json!({ "albumId": album, "bib": "1207" }));
+    create().ok();
+    // One unit is left, unless the next minute has just begun: then there is enough once more.
+    let refused = (0..4).map(|_| create()).find(|answer| answer.status != 200).unwrap();
+    assert_eq!(refused.header("ratelimit-remaining"), "0");
+    refused.defined_error(429, "TOO_MANY_REQUESTS");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn upload(partner: &Partner, album: &Value, picture: &[u8]) -> Value {
     ticket["imageId"].clone()
 }
 
-fn set_watermark(partner: &Partner, album: &Value) -> Value {
+pub(crate) fn set_watermark(partner: &Partner, album: &Value) -> Value {
     let image = upload(partner, album, PNG);
     let body = json!({ "albumId": album, "watermark": { "imageId": image } });
     partner.call("/albums/watermark/set", &body).ok()
@@ -182,6 +182,34 @@ fn no_url_of_a_gallery_with_a_watermark_answers_the_clean_preview() {
     partner.call("/albums/gallery/update", &off).ok();
     let (_, _, seen) = crawl();
     assert!(seen.contains(&b"clean".to_vec()), "the organizer switched it off");
+}
+
+/// Photos keep the thumbnails that they were given until they are read again.
+#[test]
+fn large_thumbnails_are_not_shown_clean_where_smaller_ones_are_asked_for_later() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let resize = |pixels: u32| {
+        let config = json!({ "thumbnail": { "maxDimension": pixels } });
+        partner.call("/albums/update", &json!({ "albumId": album, "config": config })).ok();
+    };
+    resize(2048);
+    let marked = service.ready_photo(&partner, album_id, Vec::new(), Vec::new());
+    service.ready_photo(&partner, album_id, Vec::new(), Vec::new());
+    set_watermark(&partner, &album);
+    mark(&service, &partner, PhotoRef { album: album_id, photo: marked });
+    let settings = json!({ "albumId": album, "enabled": true, "browse": true });
+    let gallery = partner.call("/albums/gallery/update", &settings).ok();
+    for pixels in [512, 1024, 256] {
+        resize(pixels);
+        let shown = Guest::at(&service, &gallery["url"]).call("photos/list", json!({})).ok();
+        let shown = shown["photos"].as_array().unwrap();
+        assert_eq!(shown.len(), 1, "the other one has no picture yet that visitors may see");
+        for url in [&shown[0]["url"], &shown[0]["thumbnailUrl"]] {
+            assert!(url.as_str().unwrap().contains("/marked.jpg?"), "{url} at {pixels} pixels");
+        }
+    }
 }
 
 /// Downloads the file of a ticket; returns its entries.

@@ -1,6 +1,7 @@
 //! Visitors of a gallery: pages that come again, photos that are processed again, who asks to be removed by a bib, and selfies
 //! that are forgotten; and the names of what they download.
 
+use photofinish_store::StoreErrorKind;
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
@@ -185,6 +186,40 @@ fn a_selfie_that_could_not_be_forgotten_is_forgotten_when_its_owner_asks_again()
     guest.call("search/face/forget", selfie.clone()).ok();
     assert_eq!(bytes(), None);
     guest.call("search/face/list", selfie).defined_error(404, "NOT_FOUND");
+}
+
+/// A visitor was promised to be able to withdraw, and the organizer may end a gallery at any time.
+#[test]
+fn a_selfie_is_forgotten_when_its_gallery_is_off_or_over() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let contact = json!({
+        "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy",
+    });
+    for end in [json!({ "enabled": false }), json!({ "expiresAt": "2020-01-01T00:00:00Z" })] {
+        let (album, url) = open_gallery(&service, &partner, contact.clone());
+        let album_id: AlbumId = album.as_str().unwrap().parse().unwrap();
+        let mut guest = Guest::at(&service, &url);
+        let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+        let ticket = guest.call("search/face/signed", agree).ok();
+        assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+        let selfie = json!({ "imageId": ticket["imageId"] });
+        let mut end = end;
+        end["albumId"] = album.clone();
+        partner.call("/albums/gallery/update", &end).ok();
+        guest.call("search/face/list", selfie.clone()).defined_error(404, "NOT_FOUND");
+        let bytes = |image: &Value| service.block_on(selfie_bytes(&service, &partner, album_id, image));
+        // A selfie of the partner has no consent of a visitor.
+        let foreign = partner.upload_selfie(&album, b"face");
+        guest.call("search/face/forget", json!({ "imageId": foreign })).defined_error(404, "NOT_FOUND");
+        assert_eq!((bytes(&foreign), bytes(&ticket["imageId"])), (Some(4), Some(4)));
+        guest.call("search/face/forget", selfie.clone()).ok();
+        assert_eq!(bytes(&ticket["imageId"]), None);
+        let id = ticket["imageId"].as_str().unwrap().parse().unwrap();
+        let found = service.block_on(service.store.probes.get(album_id, id));
+        assert!(found.is_err_and(|error| error.kind == StoreErrorKind::NotFound));
+        guest.call("search/face/forget", selfie).defined_error(404, "NOT_FOUND");
+    }
 }
 
 /// Makes the photo that waits for it ready, as the pipeline would.

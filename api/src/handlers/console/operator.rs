@@ -2,6 +2,7 @@
 
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{Credits, NewGrant};
+use photofinish_store::model::ids::GrantId;
 use time::OffsetDateTime;
 
 use crate::auth::Operator;
@@ -41,7 +42,8 @@ pub(crate) async fn grant(
         note: input.note,
         granted_by: caller.signed_in.account.to_string(),
     };
-    let balance = ctx.store.credits.grant(grant).await?;
-    tracing::info!(organization.id = %organization, by = %caller.signed_in.account, %amount, "credits granted");
+    let id = input.grant.unwrap_or_else(GrantId::generate);
+    let balance = ctx.store.credits.grant_once(id, grant).await?;
+    tracing::info!(grant.id = %id, organization.id = %organization, by = %caller.signed_in.account, %amount, "credits granted");
     Ok(GrantedBalance { balance: balance.available().to_f64() })
 }

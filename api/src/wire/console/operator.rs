@@ -1,6 +1,6 @@
 //! The health of the whole service, and grants of credits.
 
-use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::ids::{GrantId, ProcessId};
 use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::process::{HeldTask as StoredTask, Process as StoredProcess};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use utoipa::openapi::schema::Object;
 use super::pipeline::Process;
 use crate::context::{ComponentHealth, ComponentState};
 use crate::validate::input::{Fields, Input};
-use crate::validate::validators::{Number, OneOf, text};
+use crate::validate::validators::{Number, OneOf, text, uuid};
 use crate::wire::{Output, sample, string_enum};
 
 /// A component of the process that answers.
@@ -120,6 +120,7 @@ pub(crate) struct GrantCredits {
     pub(crate) mode: KeyMode,
     pub(crate) credits: f64,
     pub(crate) note: String,
+    pub(crate) grant: Option<GrantId>,
 }
 
 impl Input for GrantCredits {
@@ -133,7 +134,10 @@ impl Input for GrantCredits {
         let credits = fields.required("credits", "How many; negative to take them back.", credits);
         let note = fields.optional("note", "What for.", text(0, 1000));
         let note = note.unwrap_or_default();
-        Some(Self { organization: organization?, mode: mode?, credits: credits?, note })
+        let description = "An id that the caller makes for it. Sent again with it, as where no answer came, it counts once; 409 \
+            where another grant has the id.";
+        let grant = fields.optional("grantId", description, uuid());
+        Some(Self { organization: organization?, mode: mode?, credits: credits?, note, grant })
     }
 
     fn example() -> Value {

@@ -42,6 +42,7 @@ pub(super) fn settings() -> ApiSettings {
             preview_max_dimension: 2048,
             preview_watermarked: false,
             thumbnail_max_dimension: 512,
+            former_thumbnail_max_dimension: None,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
             bib_format: Default::default(),
