@@ -90,6 +90,7 @@ pub fn api_settings(config: &Config, storage_origin: StorageOrigin) -> ApiSettin
             preview_max_dimension: PREVIEW_MAX_DIMENSION,
             preview_watermarked: false,
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
+            former_thumbnail_max_dimension: None,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
             bib_format: Default::default(),

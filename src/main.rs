@@ -102,6 +102,13 @@ enum Command {
     Models(model_files::ModelsCommand),
 }
 
+impl Command {
+    /// Whether links to the service are made, or, by `doctor`, judged.
+    fn makes_links(&self) -> bool {
+        matches!(self, Self::All | Self::Serve | Self::Account(_) | Self::Doctor)
+    }
+}
+
 fn main() -> ExitCode {
     match run_command() {
         Ok(code) => code,
@@ -131,7 +138,8 @@ fn run_command() -> anyhow::Result<ExitCode> {
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::reexec_with_malloc_settings();
     }
-    let config = Config::new(Settings::given_texts(&matches), ForeignVariables::read())?;
+    let makes_links = command.makes_links();
+    let config = Config::new(Settings::given_texts(&matches), ForeignVariables::read(), makes_links)?;
     match command {
         Command::All => match run::run(config, Role::All)? {},
         Command::Serve => match run::run(config, Role::Serve)? {},

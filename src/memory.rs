@@ -162,12 +162,12 @@ impl fmt::Display for Need {
 }
 
 /// The threads that read bibs. Which device is chosen shows only at the start: where none is demanded, those for the CPU count,
-/// as on a GPU each of its fewer threads takes more.
+/// as with CUDA each of its fewer threads takes more. Through wgpu batches are single, and the threads those for the CPU.
 fn reader_count(config: &Config) -> u64 {
     let cores = config.capacity.processing_threads;
     let threads = match config.settings.models.device.demanded() {
-        None | Some(NetworkDevice::Cpu) => ThreadCounts::for_cores(cores),
-        Some(NetworkDevice::Cuda | NetworkDevice::Wgpu) => ThreadCounts::for_device(cores),
+        None | Some(NetworkDevice::Cpu | NetworkDevice::Wgpu) => ThreadCounts::for_cores(cores),
+        Some(NetworkDevice::Cuda) => ThreadCounts::for_device(cores),
     };
     threads.read as u64
 }
@@ -274,6 +274,10 @@ mod tests {
         let on_gpu = [SETTINGS[0], ("PHOTOFINISH_DEVICE", "cuda")];
         assert_eq!(reader_count(&config(&[("PHOTOFINISH_PROCESSING_THREADS", "64")]).unwrap()), 32);
         assert_eq!(reader_count(&config(&on_gpu).unwrap()), 2);
+        for (device, readers) in [("cpu", 32), ("wgpu", 32), ("cuda", 4)] {
+            let given = [("PHOTOFINISH_PROCESSING_THREADS", "64"), ("PHOTOFINISH_DEVICE", device)];
+            assert_eq!(reader_count(&config(&given).unwrap()), readers, "{device}");
+        }
     }
 
     #[test]

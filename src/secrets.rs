@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use photofinish_store::private::{private_file, private_folder, restrict_to_owner};
+use photofinish_store::folder::make_folder;
+use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::{DatabaseKind, MasterSecret};
 
 use crate::config::Config;
@@ -88,10 +89,7 @@ fn read_secret(source: &SecretSource, setting: &str) -> anyhow::Result<[u8; 32]>
 }
 
 fn load_or_create(folder: &Path, name: &str) -> anyhow::Result<[u8; 32]> {
-    private_folder()
-        .recursive(true)
-        .create(folder)
-        .with_context(|| format!("creating the folder {}", folder.display()))?;
+    make_folder(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
     // Locked until the end: two processes may start on a new folder at the same moment.
     let lock = File::open(folder).with_context(|| format!("opening {}", folder.display()))?;
     lock.lock().with_context(|| format!("locking {}", folder.display()))?;

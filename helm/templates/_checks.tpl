@@ -105,8 +105,9 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- if and .Values.ingress.enabled (lt (int (dig "PROXIES" 0 .Values.settings)) 1) -}}
 {{- $problems = append $problems "ingress.enabled is true but settings.PROXIES is not at least 1: the wrong passwords and the searches of all visitors would be counted as those of the ingress. Set it to the number of proxies before the API (1 for an ingress alone)." -}}
 {{- end -}}
-{{- if and .Values.ingress.enabled (not (dig "PUBLIC_URL" "" .Values.settings)) -}}
-{{- $problems = append $problems "ingress.enabled is true but settings.PUBLIC_URL is missing: links of galleries, invitations and downloads would lead to the pod. Say how people reach the ingress, such as https://photos.example.com." -}}
+{{- /* The service starts without it in a trial alone, whose links nobody but the machine of a port-forward follows. */ -}}
+{{- if and (or .Values.ingress.enabled (ne .Values.settings.ENVIRONMENT "local")) (not (dig "PUBLIC_URL" "" .Values.settings)) -}}
+{{- $problems = append $problems "settings.PUBLIC_URL is missing: links of galleries, invitations and downloads would lead to the pod. Say how people reach the service, such as https://photos.example.com." -}}
 {{- end -}}
 {{- if and .Values.console.ownService (not (dig "CONSOLE_URL" "" .Values.settings)) -}}
 {{- $problems = append $problems "console.ownService is true but settings.CONSOLE_URL is missing: invitations would lead to the API. Say how people reach the console, such as https://console.example.com." -}}

@@ -76,7 +76,7 @@ pub struct InviteArguments {
 /// A role.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum RoleArgument {
-    /// Keys, accounts, credits and the erasure of people too
+    /// Keys, accounts and the erasure of people too
     Owner,
     /// Works with albums and photos
     Organizer,

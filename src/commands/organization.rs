@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
-use photofinish_store::Store;
 use photofinish_store::model::album::{AlbumQuery, Tenant};
 use photofinish_store::model::erasure::{Erasure, ErasureState, LedgerFate};
 use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId};
 use photofinish_store::model::key::KeyMode;
+use photofinish_store::{Store, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -74,12 +74,7 @@ async fn erase(store: &Store, arguments: &EraseArguments) -> anyhow::Result<()> 
     eprintln!("should this be interrupted, run it again; if the name is gone by then, with {organization}");
     revoke_keys(store, organization).await?;
     for mode in [KeyMode::Live, KeyMode::Test] {
-        let tenant = Tenant { organization, mode };
-        while let Some(album) = find_album(store, &tenant).await? {
-            let receipt = erase_album(store, &tenant, album).await?;
-            let receipt = receipt.receipt.context("a finished erasure has a receipt")?;
-            println!("{}", receipt.jws);
-        }
+        erase_albums(store, &Tenant { organization, mode }, |jws| println!("{jws}")).await?;
     }
     let ledger = if arguments.ledger_too { LedgerFate::Delete } else { LedgerFate::KeepNumbers };
     let receipt = store.erasures.erase_organization(organization, ledger).await?;
@@ -111,24 +106,100 @@ async fn revoke_keys(store: &Store, organization: OrganizationId) -> anyhow::Res
     Ok(())
 }
 
+/// Erases the albums of a tenant and shows the receipt of each, those first whose erasure was begun before: such an album is
+/// closed, and is not listed.
+async fn erase_albums(store: &Store, tenant: &Tenant, mut show: impl FnMut(&str)) -> anyhow::Result<()> {
+    let mut show_receipt = |erasure: Erasure| {
+        show(&erasure.receipt.context("a finished erasure has a receipt")?.jws);
+        anyhow::Ok(())
+    };
+    let mut after = None;
+    loop {
+        let running = store.erasures.list_running(after).await?;
+        let Some(last) = running.last() else { break };
+        after = Some(*last);
+        for id in running {
+            match store.erasures.get(tenant, id).await {
+                Ok(begun) => show_receipt(finish_erasure(store, &begun).await?)?,
+                // Another tenant's.
+                Err(error) if error.kind == StoreErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    while let Some(album) = find_album(store, tenant).await? {
+        let id = store.erasures.begin_album(tenant, album, COMMAND).await?;
+        let begun = store.erasures.get(tenant, id).await?;
+        show_receipt(finish_erasure(store, &begun).await?)?;
+    }
+    Ok(())
+}
+
 async fn find_album(store: &Store, tenant: &Tenant) -> anyhow::Result<Option<AlbumId>> {
     let query = AlbumQuery { after: None, limit: 1, title: None };
     let page = store.albums.list(tenant, query).await?;
     Ok(page.albums.first().map(|album| album.id))
 }
 
-/// Erases an album, and waits for its receipt.
-async fn erase_album(store: &Store, tenant: &Tenant, album: AlbumId) -> anyhow::Result<Erasure> {
-    let id = store.erasures.begin_album(tenant, album, COMMAND).await?;
+/// Does what is left of an erasure, and waits for its receipt.
+async fn finish_erasure(store: &Store, begun: &Erasure) -> anyhow::Result<Erasure> {
+    let Erasure { id, tenant, album, .. } = begun;
     let deadline = Instant::now() + RECEIPT_TIMEOUT;
     loop {
-        store.erasures.remove_objects(id).await?;
-        store.erasures.finish(&[id]).await?;
-        let erasure = store.erasures.get(tenant, id).await?;
+        store.erasures.remove_objects(*id).await?;
+        store.erasures.finish(&[*id]).await?;
+        let erasure = store.erasures.get(tenant, *id).await?;
         if erasure.state == ErasureState::Done {
             return Ok(erasure);
         }
         ensure!(Instant::now() < deadline, "album {album} is not clean yet: run this again");
         sleep(RECEIPT_POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
+    use photofinish_store::model::erasure::ErasureQuery;
+    use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+
+    use super::*;
+
+    /// Killed after it has closed an album, the command is run again.
+    #[tokio::test]
+    async fn albums_whose_erasure_was_interrupted_are_erased_first_and_have_true_receipts() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let begun = AlbumFixture::create(&store).await;
+        let open = begun.create_album(album_config()).await;
+        let stranger = AlbumFixture::create(&store).await;
+        let tenant = begun.tenant;
+        for (fixture, photos) in [(&begun, 2), (&open, 1), (&stranger, 3)] {
+            for photo in fixture.create_photos(photos).await {
+                let organization = fixture.tenant.organization;
+                let key = ObjectKey::photo(organization, fixture.album, photo, ObjectRole::Original);
+                store.blobs.write(&key, "image/jpeg", "a photo".into()).await.unwrap();
+            }
+        }
+        for fixture in [&begun, &stranger] {
+            store.erasures.begin_album(&fixture.tenant, fixture.album, COMMAND).await.unwrap();
+        }
+        let ledger = LedgerFate::KeepNumbers;
+        let refused = store.erasures.erase_organization(tenant.organization, ledger).await.unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Conflict, "{refused}");
+
+        let mut shown = Vec::new();
+        erase_albums(&store, &tenant, |jws| shown.push(jws.to_owned())).await.unwrap();
+        let query = ErasureQuery { before: None, album: None, limit: 10 };
+        let mut erasures = store.erasures.list(&tenant, query).await.unwrap().erasures;
+        erasures.reverse();
+        let receipts: Vec<_> = erasures.into_iter().map(|erasure| erasure.receipt.unwrap()).collect();
+        let signed: Vec<String> = receipts.iter().map(|receipt| receipt.jws.clone()).collect();
+        assert_eq!(shown, signed);
+        let removed: Vec<_> =
+            receipts.iter().map(|receipt| (receipt.album_id, receipt.removed.objects)).collect();
+        assert_eq!(removed, [(begun.album, 2), (open.album, 1)]);
+        assert_eq!(store.erasures.list_running(None).await.unwrap().len(), 1, "that of the stranger");
+        store.erasures.erase_organization(tenant.organization, ledger).await.unwrap();
     }
 }

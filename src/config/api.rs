@@ -12,7 +12,7 @@ use super::parsers;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "API (roles all, serve)")]
 pub struct ApiArguments {
-    /// Base of presigned URLs of a local storage [default: http:// and the address of the API]
+    /// Base of links to galleries, invitations and downloads, and of presigned URLs of a local storage [default: http:// and the address of the API]
     #[arg(long, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL", value_parser = parsers::public_url)]
     pub public_url: Option<Url>,
     /// Face embeddings cached in memory, megabytes
@@ -68,7 +68,7 @@ pub struct ApiArguments {
 }
 
 impl ApiArguments {
-    /// The configured base of presigned URLs, or the address of the API; this machine where it listens on all addresses.
+    /// The configured base of links and presigned URLs, or the address of the API; this machine where it listens on all addresses.
     pub fn public_url(&self, listen: SocketAddr) -> Url {
         let localhost: IpAddr =
             if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
@@ -81,7 +81,10 @@ impl ApiArguments {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use crate::config::tests::{config, problems};
+    use crate::config::{Config, ForeignVariables};
 
     #[test]
     fn a_public_url_has_no_credentials_and_none_are_printed() {
@@ -118,15 +121,28 @@ mod tests {
             assert_eq!(config(&given(listen, "local")).unwrap().public_url.as_str(), url);
             let problems = problems(&given(listen, "production"));
             assert!(problems.len() == 1 && problems[0].contains("PUBLIC_URL"), "{problems:?}");
-            for setting in [
-                ("PHOTOFINISH_STORAGE_URL", "s3://photos"),
-                ("PHOTOFINISH_PUBLIC_URL", "https://photos.example"),
-            ] {
-                let mut given = given(listen, "production");
-                given.push(setting);
-                config(&given).unwrap();
-            }
+            let mut given = given(listen, "production");
+            given.push(("PHOTOFINISH_PUBLIC_URL", "https://photos.example"));
+            config(&given).unwrap();
         }
         config(&given("10.0.0.1:80", "production")).unwrap();
+    }
+
+    #[test]
+    fn with_a_bucket_only_what_makes_links_needs_a_public_url() {
+        let given = |environment| {
+            [
+                ("PHOTOFINISH_LISTEN", "0.0.0.0:8080"),
+                ("PHOTOFINISH_ENVIRONMENT", environment),
+                ("PHOTOFINISH_STORAGE_URL", "s3://photos"),
+            ]
+        };
+        for environment in ["production", "sandbox"] {
+            let problems = problems(&given(environment));
+            assert!(problems.len() == 1 && problems[0].contains("PUBLIC_URL"), "{problems:?}");
+            let texts = given(environment).map(|(name, text)| (name.to_owned(), OsString::from(text)));
+            Config::new(texts.into(), ForeignVariables::default(), false).unwrap();
+        }
+        config(&given("local")).unwrap();
     }
 }

@@ -101,11 +101,12 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl Config {
-    /// Builds the configuration from the texts of the settings and the variables of others.
+    /// Builds the configuration from the texts of the settings and the variables of others, for a command that makes links to
+    /// the service or does not.
     ///
     /// # Errors
     /// [`ConfigErrors`] with all problems.
-    pub fn new(texts: GivenTexts, foreign: ForeignVariables) -> anyhow::Result<Self> {
+    pub fn new(texts: GivenTexts, foreign: ForeignVariables, makes_links: bool) -> anyhow::Result<Self> {
         let CheckedSettings { settings, mut problems } = Settings::check(&texts)?;
         let data_dir = &settings.service.data_dir;
         let mut config = Self {
@@ -123,7 +124,7 @@ impl Config {
             texts,
         };
         config.queue = config.queue_settings();
-        config.check_public_url(&mut problems);
+        config.check_public_url(makes_links, &mut problems);
         config.check_storage(&mut problems);
         config.check_heic(&mut problems);
         config.check_queue(&mut problems);
@@ -219,7 +220,7 @@ pub mod tests {
         };
         let foreign =
             ForeignVariables { cloud: owned(cloud), traces: owned(traces), ..ForeignVariables::default() };
-        Config::new(texts, foreign).map_err(|error| error.downcast::<ConfigErrors>().unwrap())
+        Config::new(texts, foreign, true).map_err(|error| error.downcast::<ConfigErrors>().unwrap())
     }
 
     /// The problems of settings that cannot be used.

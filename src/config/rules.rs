@@ -20,14 +20,17 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(3600);
 const REPUBLISH_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Config {
-    /// Nobody but this machine can follow URLs of local files that begin with localhost: allowed for a trial only.
-    pub(super) fn check_public_url(&self, problems: &mut Vec<String>) {
+    /// Nobody but this machine can follow links and URLs of local files that begin with localhost: allowed for a trial only.
+    /// With a bucket, which has URLs of its own, what makes no links needs no base of them.
+    pub(super) fn check_public_url(&self, makes_links: bool, problems: &mut Vec<String>) {
         let service = &self.settings.service;
         let is_default = self.settings.api.public_url.is_none() && service.listen.ip().is_unspecified();
         let is_trial = service.environment == Environment::Local;
-        if is_default && self.storage_url.starts_with("file:") && !is_trial {
+        let is_needed = makes_links || self.storage_url.starts_with("file:");
+        if is_default && is_needed && !is_trial {
             problems.push(
-                "PHOTOFINISH_PUBLIC_URL is missing: must be the base of presigned URLs, as partners reach the service"
+                "PHOTOFINISH_PUBLIC_URL is missing: must be the URL under which partners and visitors reach the service, as \
+                 links and presigned URLs of a local storage begin with it"
                     .to_owned(),
             );
         }

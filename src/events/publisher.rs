@@ -142,3 +142,31 @@ struct HeldTask {
     lease: TaskLease,
     taken_at: Instant,
 }
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
+    use photofinish_store::model::event::EventQuery;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_are_deleted_once_they_are_older_than_they_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.create_album(album_config()).await.delete().await;
+        let publisher = Publisher { store: &store, holder: ProcessId::generate() };
+        assert!(publisher.publish_due(&mut None).await.unwrap(), "an album was deleted");
+        let count = async || {
+            let query = EventQuery { after: 0, types: Vec::new(), album: None, limit: 100 };
+            store.events.list(&fixture.tenant, query).await.unwrap().events.len()
+        };
+        assert_eq!(count().await, 1);
+        let week = Duration::from_hours(7 * 24);
+        assert_eq!(publisher.remove_expired(week).await.unwrap(), 0);
+        assert_eq!(count().await, 1);
+        assert_eq!(publisher.remove_expired(Duration::ZERO).await.unwrap(), 1);
+        assert_eq!(count().await, 0);
+    }
+}

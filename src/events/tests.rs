@@ -1,9 +1,12 @@
 //! The rules of deliveries: the real sender, a real receiver that answers as it is told, and days that pass in the database
 //! between two attempts.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use photofinish_api::context::{RefusedUrl, WebhookGateway};
 use photofinish_servers::{Answer, Receiver};
 use photofinish_store::Store;
 use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
@@ -17,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::addresses::{AddressRules, AllowedTarget};
-use super::client::{SystemLookup, WebhookClients};
+use super::client::{Lookup, SystemLookup, WebhookClients};
 use super::sender::WebhookSender;
 use crate::shutdown::wait_until_stopped;
 
@@ -218,6 +221,37 @@ async fn a_test_whose_caller_is_gone_is_sent_once_more_and_no_further() {
     let delivery = installation.wait_for_attempts(1).await.remove(0);
     assert_eq!((delivery.state, delivery.last_status), (DeliveryState::Failed, Some(500)));
     installation.stop().await;
+}
+
+/// Whoever makes webhooks could ask for one name after the other.
+#[tokio::test]
+async fn nobody_is_told_the_addresses_of_names_inside_the_network() {
+    struct InsideLookup;
+    #[async_trait]
+    impl Lookup for InsideLookup {
+        async fn lookup(&self, _: &str) -> std::io::Result<Vec<SocketAddr>> {
+            Ok(vec![SocketAddr::from(([10, 96, 3, 7], 0))])
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(test_settings(folder.path())).await.unwrap();
+    let fixture = AlbumFixture::create(&store).await;
+    let webhook = NewWebhook {
+        tenant: fixture.tenant,
+        created_by: fixture.key.id,
+        url: "https://orders.shop.svc/hook".to_owned(),
+        label: String::new(),
+        types: vec![EventType::AlbumDeleted],
+        album: None,
+        secret: [1; 32],
+    };
+    let refused = "the name has an address that is not public".to_owned();
+    let clients = WebhookClients::new(AddressRules::default(), Arc::new(InsideLookup)).unwrap();
+    let sender = WebhookSender::new(store.clone(), clients);
+    assert_eq!(sender.check_url(&webhook.url).await, Err(RefusedUrl(refused.clone())));
+    let webhook = store.webhooks.create(webhook, 1).await.unwrap().id;
+    let test = store.deliveries.create_test(&fixture.tenant, webhook, HOUR).await.unwrap();
+    assert_eq!(sender.send_test(test).await.unwrap().last_error, Some(refused));
 }
 
 /// What a busy receiver asks for counts where it is longer than the schedule, up to an hour: from the statuses that mean busy,

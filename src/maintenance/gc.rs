@@ -1,5 +1,5 @@
 //! Garbage collection of the storage: once a day in role `all`, for installations without a timer that runs
-//! `photofinish sweep`.
+//! `photofinish sweep`. What killed uploads left in a folder is removed every hour, by every process.
 
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use time::OffsetDateTime;
 /// Delay of the first run after a start: short, so that a service restarted every night is collected too.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(3600);
 const RUN_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+
+/// How often it is looked for what uploads left whose process was killed: a selfie is not to stay for a day.
+const ABANDONED_INTERVAL: Duration = Duration::from_hours(1);
 
 /// A deletion that began this long ago has probably lost its process. Two processes may delete the same album safely.
 const STALLED_DELETION_AGE: Duration = Duration::from_secs(600);
@@ -31,6 +34,19 @@ pub async fn run_daily_gc(store: &Store, options: GcOptions) {
             Err(error) => tracing::warn!(%error, "failed to collect garbage, retrying in a day"),
         }
         pause = RUN_INTERVAL;
+    }
+}
+
+/// Removes what killed uploads left in the storage's folder, until it is dropped. A bucket keeps nothing of an upload that did not
+/// end.
+pub async fn remove_abandoned_uploads_forever(store: &Store) {
+    let Some(files) = &store.local else { return };
+    let mut interval = tokio::time::interval(ABANDONED_INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Err(error) = files.remove_abandoned_uploads().await {
+            tracing::warn!(%error, "failed to remove what killed uploads left, retrying in an hour");
+        }
     }
 }
 

@@ -140,6 +140,10 @@ async fn mark_album(store: &Store, marker: Marker, album: AlbumToMark) -> Result
         }
         let begun = Instant::now();
         let (version, batch) = (watermark.version(), marker.batch);
+        if store.watermarks.version(album.album).await? != version {
+            // It was changed meanwhile, which asks for this album again.
+            return Ok(Some(marked));
+        }
         let unmarked = store.watermarks.list_unmarked(album.album, version, after, batch).await?;
         let Some(last) = unmarked.last() else { break };
         after = Some(*last);

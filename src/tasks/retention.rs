@@ -115,10 +115,11 @@ fn decide(album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime, now: Offs
 
 #[cfg(test)]
 mod tests {
-    use photofinish_store::conformance::{AlbumFixture, test_settings};
+    use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
     use photofinish_store::model::album::Tenant;
     use photofinish_store::model::ids::OrganizationId;
     use photofinish_store::model::key::KeyMode;
+    use photofinish_store::model::process::{Process, ProcessReport};
 
     use super::*;
 
@@ -186,5 +187,41 @@ mod tests {
         fixture.process_next_photo(Vec::new(), Vec::new()).await;
         judge_album(&store, &told, limit, now).await.unwrap();
         assert_eq!(store.erasures.list_running(None).await.unwrap().len(), 1);
+    }
+
+    /// One album more than a page has. The first was told before, and nothing is erased while an earlier version runs.
+    #[tokio::test]
+    async fn an_album_that_fails_keeps_no_other_from_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        let limit = RetentionConfig { photos_days: Some(30), faces_days: None };
+        let now = OffsetDateTime::now_utc() + time::Duration::days(100);
+        let first = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.unwrap();
+        judge_album(&store, &first, limit, now).await.unwrap();
+        for _ in 0..200 {
+            fixture.create_album(album_config()).await;
+        }
+        let earlier = Process {
+            id: ProcessId::generate(),
+            role: "work".into(),
+            host: "another".into(),
+            version: "0.0.9".into(),
+            started_at: OffsetDateTime::UNIX_EPOCH,
+            report: ProcessReport::default(),
+        };
+        store.processes.report(&earlier).await.unwrap();
+        let holder = ProcessId::generate();
+        let refused = run_round(&store, holder, limit, now).await.unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Conflict);
+        let mut albums = store.erasures.list_ageing(None).await.unwrap();
+        let last = albums.last().map(|album| album.id);
+        albums.extend(store.erasures.list_ageing(last).await.unwrap());
+        assert_eq!(albums.len(), 201, "none is erased");
+        assert!(albums.iter().all(|album| album.told_photos_expire_at > days(0)), "each is told");
+
+        store.processes.remove(earlier.id).await.unwrap();
+        run_round(&store, holder, limit, now).await.unwrap();
+        assert!(store.erasures.list_ageing(None).await.unwrap().is_empty(), "each is erased");
     }
 }

@@ -170,6 +170,10 @@ impl Watermarks for WatchedMarking {
         self.watermarks.get(album).await
     }
 
+    async fn version(&self, album: AlbumId) -> Result<i64> {
+        self.watermarks.version(album).await
+    }
+
     async fn set(&self, album: AlbumId, change: WatermarkChange) -> Result<Watermark> {
         self.watermarks.set(album, change).await
     }

@@ -128,6 +128,7 @@ impl Erased {
             asked_by: fixture.key.id,
             subject,
             photos: PhotoFate::Keep,
+            report: None,
         };
         Ok(fixture.store.erasures.begin(erasure).await?)
     }

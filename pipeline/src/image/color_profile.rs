@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::image::jpeg_structure::{JpegStructure, header_segments};
+use crate::image::jpeg_structure::{APP2, JpegStructure, PROFILE_SIGNATURE, header_segments};
 
 /// The largest profile that is kept, bytes. Those of cameras and editors have 500 to 3,200. The copies in the files of a photo
 /// are small beside what is reserved for these: a byte per pixel, of which they take a fifth.
@@ -15,11 +15,8 @@ const MAX_THUMBNAIL_PROFILE_BYTES: usize = 4 << 10;
 const MIN_PROFILE_BYTES: usize = 132;
 
 const APP0: u8 = 0xe0;
-const APP2: u8 = 0xe2;
-/// What the payload of a segment with a profile begins with; the part's number, from 1, and the number of parts follow.
-const SIGNATURE: &[u8; 12] = b"ICC_PROFILE\0";
 /// Bytes of a profile in one segment, at most. The length of a segment, two bytes, counts itself, signature and numbers too.
-const MAX_PART_BYTES: usize = 0xffff - 2 - SIGNATURE.len() - 2;
+const MAX_PART_BYTES: usize = 0xffff - 2 - PROFILE_SIGNATURE.len() - 2;
 /// The parts of a profile, at most: their number is a byte.
 const MAX_PARTS: usize = 255;
 
@@ -68,10 +65,10 @@ impl ColorProfile {
         let count = parts.len() as u8;
         let mut segments = Vec::with_capacity(self.0.len() + 64);
         for (number, part) in (1_u8..).zip(parts) {
-            let length = (2 + SIGNATURE.len() + 2 + part.len()) as u16;
+            let length = (2 + PROFILE_SIGNATURE.len() + 2 + part.len()) as u16;
             segments.extend_from_slice(&[0xff, APP2]);
             segments.extend_from_slice(&length.to_be_bytes());
-            segments.extend_from_slice(SIGNATURE);
+            segments.extend_from_slice(PROFILE_SIGNATURE);
             segments.extend_from_slice(&[number, count]);
             segments.extend_from_slice(part);
         }
@@ -96,7 +93,8 @@ pub(crate) fn attach_profile(mut jpeg: Vec<u8>, profile: Option<&ColorProfile>) 
 /// Joins the parts of a profile, which may come in any order. `None` where one is missing, or there is one too many.
 fn join_parts(file: &[u8]) -> Option<Vec<u8>> {
     let payloads = header_segments(file).filter(|(marker, _)| *marker == APP2);
-    let parts = payloads.filter_map(|(_, payload)| payload.strip_prefix(SIGNATURE)?.split_first_chunk::<2>());
+    let parts =
+        payloads.filter_map(|(_, payload)| payload.strip_prefix(PROFILE_SIGNATURE)?.split_first_chunk::<2>());
     // One more than there can be shows that they are too many.
     let mut parts: Vec<(&[u8; 2], &[u8])> = parts.take(MAX_PARTS + 1).collect();
     parts.sort_by_key(|(numbers, _)| **numbers);
@@ -121,7 +119,7 @@ mod tests {
     /// A segment with a part of a profile.
     fn segment(number: u8, count: u8, part: &[u8]) -> Vec<u8> {
         let length = (part.len() + 16) as u16;
-        [&[0xff, APP2][..], &length.to_be_bytes(), SIGNATURE, &[number, count], part].concat()
+        [&[0xff, APP2][..], &length.to_be_bytes(), PROFILE_SIGNATURE, &[number, count], part].concat()
     }
 
     /// A JPEG file without pixels: these segments, and a frame of so many colours.

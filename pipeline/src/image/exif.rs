@@ -17,7 +17,7 @@ pub(crate) struct ExifData {
     /// The transform that turns the stored pixels upright. Of a HEIC, that of its container, which has been applied to what
     /// its EXIF data describes.
     pub(crate) orientation: Orientation,
-    /// When the photo was taken; UTC is assumed where the file has no offset.
+    /// When the photo was taken, by the camera's clock; that is taken for UTC where the file has no offset.
     pub(crate) taken_at: Option<OffsetDateTime>,
     /// Make and model.
     pub(crate) camera: Option<String>,
@@ -126,8 +126,10 @@ fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
     if let Some(text) = read_ascii(exif, Tag::SubSecTimeOriginal) {
         let _absent = local.parse_subsec(text);
     }
-    if let Some(text) = read_ascii(exif, Tag::OffsetTimeOriginal) {
-        let _absent = local.parse_offset(text);
+    for tag in offset_tags(exif) {
+        if read_ascii(exif, tag).is_some_and(|text| local.parse_offset(text).is_ok()) {
+            break;
+        }
     }
     let date =
         Date::from_calendar_date(local.year.into(), Month::try_from(local.month).ok()?, local.day).ok()?;
@@ -138,6 +140,14 @@ fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
     let taken = PrimitiveDateTime::new(date, time).assume_offset(offset).checked_to_offset(UtcOffset::UTC)?;
     // The API writes times as RFC 3339, which has no other years.
     (1..=9999).contains(&taken.year()).then_some(taken)
+}
+
+/// The fields that may have the offset of the time at which the photo was taken, the surest first. Many cameras write one alone,
+/// and not always the one that belongs to this time.
+fn offset_tags(exif: &Exif) -> impl Iterator<Item = Tag> {
+    let is_same_time = read_ascii(exif, Tag::DateTimeDigitized) == read_ascii(exif, Tag::DateTimeOriginal);
+    let digitized = is_same_time.then_some(Tag::OffsetTimeDigitized);
+    [Some(Tag::OffsetTimeOriginal), digitized, Some(Tag::OffsetTime)].into_iter().flatten()
 }
 
 /// Joins make and model: "Apple iPhone 15" from "Apple" and "iPhone 15", but "NIKON D3100" from "NIKON CORPORATION" and "NIKON
@@ -296,6 +306,28 @@ mod tests {
         let exif =
             ExifData::read(&jpeg_with_exif(&[(Tag::DateTimeOriginal, ascii_value("2024:05:12 10:20:30"))]));
         assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 10:20:30 UTC)));
+    }
+
+    #[test]
+    fn the_offset_of_another_time_in_the_file_serves_where_its_own_is_missing() {
+        let original = (Tag::DateTimeOriginal, "2024:05:12 10:20:30");
+        let same = (Tag::DateTimeDigitized, "2024:05:12 10:20:30");
+        let other = (Tag::DateTimeDigitized, "2024:06:01 09:00:00");
+        let own = |offset| (Tag::OffsetTimeOriginal, offset);
+        let digitized = (Tag::OffsetTimeDigitized, "+03:00");
+        let changed = (Tag::OffsetTime, "-04:30");
+        for (fields, expected) in [
+            (vec![original, own("+02:00"), same, digitized, changed], datetime!(2024-05-12 08:20:30 UTC)),
+            (vec![original, same, digitized, changed], datetime!(2024-05-12 07:20:30 UTC)),
+            (vec![original, other, digitized, changed], datetime!(2024-05-12 14:50:30 UTC)),
+            (vec![original, changed], datetime!(2024-05-12 14:50:30 UTC)),
+            (vec![original, own("   :  "), changed], datetime!(2024-05-12 14:50:30 UTC)),
+            (vec![original, other, digitized], datetime!(2024-05-12 10:20:30 UTC)),
+        ] {
+            let fields: Vec<(Tag, Value)> =
+                fields.into_iter().map(|(tag, text)| (tag, ascii_value(text))).collect();
+            assert_eq!(ExifData::read(&jpeg_with_exif(&fields)).taken_at, Some(expected), "{fields:?}");
+        }
     }
 
     #[test]

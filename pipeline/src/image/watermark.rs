@@ -2,6 +2,7 @@
 //! width, once or again and again.
 
 use std::io::Cursor;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use image::imageops::{FilterType, resize};
@@ -39,6 +40,8 @@ pub struct WatermarkPicture {
     picture: RgbaImage,
     /// Scaled and made transparent, the latest last.
     stamps: Mutex<Vec<Arc<RgbaImage>>>,
+    /// What these take, bytes. Beside them, because whoever scales one holds their lock.
+    stamp_bytes: AtomicUsize,
 }
 
 impl WatermarkPicture {
@@ -62,12 +65,17 @@ impl WatermarkPicture {
             pixel.0 = [multiply(red, alpha), multiply(green, alpha), multiply(blue, alpha), alpha];
         }
         let (version, placement) = (watermark.version, watermark.placement);
-        Ok(Self { version, placement, picture, stamps: Mutex::default() })
+        Ok(Self { version, placement, picture, stamps: Mutex::default(), stamp_bytes: AtomicUsize::new(0) })
     }
 
     /// The version of the watermark.
     pub fn version(&self) -> i64 {
         self.version
+    }
+
+    /// The memory that its pixels take, bytes: more once it was drawn, because what was scaled is kept.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.picture.as_raw().len() + self.stamp_bytes.load(Ordering::Relaxed)
     }
 
     /// Draws it over the RGB pixels of a picture of this size.
@@ -95,6 +103,8 @@ impl WatermarkPicture {
             stamps.remove(0);
         }
         stamps.push(Arc::clone(&stamp));
+        let bytes: usize = stamps.iter().map(|stamp| stamp.as_raw().len()).sum();
+        self.stamp_bytes.store(bytes, Ordering::Relaxed);
         stamp
     }
 
@@ -232,6 +242,15 @@ mod tests {
         ] {
             assert_eq!(changed(&draw(&open(position, [255, 0, 0, 255]))), expected, "{position:?}");
         }
+    }
+
+    #[test]
+    fn its_size_includes_what_was_scaled() {
+        let watermark = open(WatermarkPosition::Center, [255, 0, 0, 255]);
+        assert_eq!(watermark.size_bytes(), 40 * 20 * 4);
+        draw(&watermark);
+        draw(&watermark);
+        assert_eq!(watermark.size_bytes(), 40 * 20 * 4 + 30 * 15 * 4);
     }
 
     #[test]

@@ -130,6 +130,7 @@ impl ProbeDevices {
 
 #[cfg(test)]
 mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
     use photofinish_models::fakes::FakeModels;
     use photofinish_models::traits::ModelError;
 
@@ -190,6 +191,24 @@ mod tests {
         devices.record_outage(&lost());
         assert_eq!(devices.count(), 0);
         assert!(devices.failure().unwrap().contains("device cuda: lost"));
+    }
+
+    #[test]
+    fn an_alert_sees_which_device_selfies_have_lost() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let shows = |device: u32, lost: u32| {
+            let line =
+                format!("photofinish_device_lost{{device=\"device {device}\",work=\"selfies\"}} {lost}");
+            let page = recorder.handle().render();
+            assert!(page.lines().any(|shown| shown == line), "no {line} in {page}");
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let mut devices = devices(2);
+            shows(0, 0);
+            devices.give_up("it hangs".into());
+            shows(0, 1);
+            shows(1, 0);
+        });
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The watermarks of the albums whose photos are processed, decoded once.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use photofinish_store::RecentlyUsed;
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::traits::{Lease, Watermarks};
 
@@ -10,21 +12,26 @@ use crate::engine::store_client::StoreClient;
 use crate::engine::sync::lock;
 use crate::image::watermark::WatermarkPicture;
 
-/// Albums whose watermark is kept. One has 16 MB at most, most have less than one.
-const KEPT: usize = 8;
+/// Memory of the watermarks that are kept, bytes: decoded, and scaled for the previews that they were drawn on. Albums take turns,
+/// so that those of all that are in use should fit. One has 16 MB at most, most have less than one.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// What a watermark takes beside its pixels, bytes: many small ones are bounded too.
+const ENTRY_BYTES: usize = 1 << 10;
 
 /// The watermarks of some albums; shared by the threads of a stage.
 pub(crate) struct WatermarkCache {
     watermarks: Arc<dyn Watermarks>,
-    /// The latest loaded last.
-    known: Mutex<Vec<(AlbumId, Arc<WatermarkPicture>)>>,
-    /// Held while one is loaded: the photos of an album come together, and decoding takes up to 64 MB.
-    loading: Mutex<()>,
+    known: Mutex<RecentlyUsed<AlbumId, Arc<WatermarkPicture>>>,
+    /// Of each album whose watermark is loaded, what is held meanwhile: its other photos wait for it, those of other albums do not.
+    loading: Mutex<HashMap<AlbumId, Arc<Mutex<()>>>>,
+    /// Held while one is decoded, which takes up to 64 MB.
+    decoding: Mutex<()>,
 }
 
 impl WatermarkCache {
     pub(crate) fn new(watermarks: Arc<dyn Watermarks>) -> Self {
-        Self { watermarks, known: Mutex::default(), loading: Mutex::default() }
+        Self { watermarks, known: Mutex::default(), loading: Mutex::default(), decoding: Mutex::default() }
     }
 
     /// Returns the watermark that is drawn on a photo: the lease's version, or a newer one.
@@ -36,24 +43,43 @@ impl WatermarkCache {
         if lease.watermark_version == 0 {
             return Ok(None);
         }
-        let find = |known: &[(AlbumId, Arc<WatermarkPicture>)]| {
-            let mut known = known.iter().filter(|(album, _)| *album == lease.album);
-            let (_, picture) = known.find(|(_, picture)| picture.version() >= lease.watermark_version)?;
-            Some(Arc::clone(picture))
-        };
-        if let Some(picture) = find(&lock(&self.known)) {
+        if let Some(picture) = self.find(lease) {
             return Ok(Some(picture));
         }
-        let _loading = lock(&self.loading);
+        let turn = Arc::clone(lock(&self.loading).entry(lease.album).or_default());
+        let loading = lock(&turn);
         // Another thread may have loaded it meanwhile.
-        if let Some(picture) = find(&lock(&self.known)) {
-            return Ok(Some(picture));
-        }
+        let loaded = match self.find(lease) {
+            Some(picture) => Ok(Some(picture)),
+            None => self.load(store_client, lease),
+        };
+        drop(loading);
+        self.end_turn(lease.album, turn);
+        loaded
+    }
+
+    /// Returns the watermark, if it is known in the lease's version or a newer one.
+    fn find(&self, lease: &Lease) -> Option<Arc<WatermarkPicture>> {
+        let mut known = lock(&self.known);
+        let picture = Arc::clone(known.get(lease.album)?);
+        // It may have become larger since it was loaded.
+        make_room(&mut known);
+        (picture.version() >= lease.watermark_version).then_some(picture)
+    }
+
+    fn load(
+        &self,
+        store_client: &StoreClient,
+        lease: &Lease,
+    ) -> Result<Option<Arc<WatermarkPicture>>, Outage> {
         let loaded = store_client
             .call_cancellable(Component::Database, self.watermarks.get(lease.album))?
             .map_err(|error| Outage::from_store_error(Component::Database, error))?;
         let Some(watermark) = loaded else { return Ok(None) };
-        let picture = match WatermarkPicture::open(&watermark) {
+        let decoding = lock(&self.decoding);
+        let decoded = WatermarkPicture::open(&watermark);
+        drop(decoding);
+        let picture = match decoded {
             Ok(picture) => Arc::new(picture),
             Err(error) => {
                 // It was decoded when it was set.
@@ -62,13 +88,24 @@ impl WatermarkCache {
             }
         };
         let mut known = lock(&self.known);
-        known.retain(|(album, _)| *album != lease.album);
-        if known.len() >= KEPT {
-            known.remove(0);
-        }
-        known.push((lease.album, Arc::clone(&picture)));
+        known.insert(lease.album, Arc::clone(&picture));
+        make_room(&mut known);
         Ok(Some(picture))
     }
+
+    /// Forgets what is held while the watermark of an album is loaded, unless others wait for it.
+    fn end_turn(&self, album: AlbumId, turn: Arc<Mutex<()>>) {
+        let mut loading = lock(&self.loading);
+        drop(turn);
+        // Who waits has another copy, and copies are made under this lock.
+        if loading.get(&album).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+            loading.remove(&album);
+        }
+    }
+}
+
+fn make_room(known: &mut RecentlyUsed<AlbumId, Arc<WatermarkPicture>>) {
+    known.shrink_to(KEPT_BYTES, |picture| picture.size_bytes() + ENTRY_BYTES);
 }
 
 #[cfg(test)]
@@ -84,24 +121,38 @@ mod tests {
         AlbumToMark, MarkedPhoto, Watermark, WatermarkChange, WatermarkPlacement,
     };
     use photofinish_store::traits::Result;
+    use tokio::runtime::Runtime;
 
     use super::*;
     use crate::engine::store_client::KillSwitch;
     use crate::testing::lease_of;
 
-    /// One watermark for every album, which takes a while to load.
+    /// One small watermark for every album, which takes this long to load.
     struct SlowWatermarks {
         picture: Vec<u8>,
+        delay: Duration,
         loads: AtomicUsize,
+    }
+
+    impl SlowWatermarks {
+        fn new(delay: Duration) -> Arc<Self> {
+            let mut picture = Cursor::new(Vec::new());
+            RgbaImage::from_pixel(4, 2, Rgba([9; 4])).write_to(&mut picture, ImageFormat::Png).unwrap();
+            Arc::new(Self { picture: picture.into_inner(), delay, loads: AtomicUsize::new(0) })
+        }
     }
 
     #[async_trait]
     impl Watermarks for SlowWatermarks {
         async fn get(&self, _: AlbumId) -> Result<Option<Watermark>> {
             self.loads.fetch_add(1, Ordering::AcqRel);
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(self.delay).await;
             let (picture, placement) = (self.picture.clone().into(), WatermarkPlacement::default());
             Ok(Some(Watermark { version: 1, picture, placement }))
+        }
+
+        async fn version(&self, _: AlbumId) -> Result<i64> {
+            unreachable!("photos read the whole watermark")
         }
 
         async fn set(&self, _: AlbumId, _: WatermarkChange) -> Result<Watermark> {
@@ -143,16 +194,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn photos_that_come_together_load_the_watermark_of_their_album_once() {
-        let mut picture = Cursor::new(Vec::new());
-        RgbaImage::from_pixel(4, 2, Rgba([9; 4])).write_to(&mut picture, ImageFormat::Png).unwrap();
-        let slow = Arc::new(SlowWatermarks { picture: picture.into_inner(), loads: AtomicUsize::new(0) });
-        let cache = WatermarkCache::new(Arc::clone(&slow) as Arc<dyn Watermarks>);
+    fn store_client() -> (Runtime, StoreClient) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
-        let lease = Lease { watermark_version: 1, ..lease_of(OrganizationId::generate()) };
+        (runtime, client)
+    }
+
+    fn marked_lease() -> Lease {
+        Lease { watermark_version: 1, ..lease_of(OrganizationId::generate()) }
+    }
+
+    #[test]
+    fn photos_that_come_together_load_the_watermark_of_their_album_once() {
+        let slow = SlowWatermarks::new(Duration::from_millis(100));
+        let cache = WatermarkCache::new(Arc::clone(&slow) as Arc<dyn Watermarks>);
+        let (_runtime, client) = store_client();
+        let lease = marked_lease();
         std::thread::scope(|scope| {
             for number in 0..4 {
                 let named = std::thread::Builder::new().name(format!("test-{number}"));
@@ -162,5 +220,20 @@ mod tests {
         });
         assert!(cache.get(&client, &lease).unwrap().is_some());
         assert_eq!(slow.loads.load(Ordering::Acquire), 1);
+        assert!(lock(&cache.loading).is_empty());
+    }
+
+    #[test]
+    fn albums_that_take_turns_load_their_watermarks_once() {
+        let watermarks = SlowWatermarks::new(Duration::ZERO);
+        let cache = WatermarkCache::new(Arc::clone(&watermarks) as Arc<dyn Watermarks>);
+        let (_runtime, client) = store_client();
+        let leases: Vec<Lease> = (0..16).map(|_| marked_lease()).collect();
+        for _ in 0..3 {
+            for lease in &leases {
+                assert!(cache.get(&client, lease).unwrap().is_some());
+            }
+        }
+        assert_eq!(watermarks.loads.load(Ordering::Acquire), 16);
     }
 }

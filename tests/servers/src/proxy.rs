@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
@@ -34,6 +34,11 @@ pub enum ProxyFault {
     CutRequest {
         /// Number of bytes.
         after: u64,
+    },
+    /// Some connections to a Postgres server are cut when it has answered a commit, and the answer does not pass.
+    CutCommit {
+        /// Number of connections.
+        connections: usize,
     },
     /// Every connection is slow in both directions.
     Slow {
@@ -151,8 +156,7 @@ impl ProxyState {
                 std::future::pending().await
             }
             ProxyFault::CutResponse { after, connections } => {
-                if self.cuts.fetch_add(1, Ordering::SeqCst) >= connections {
-                    self.cuts.fetch_sub(1, Ordering::SeqCst);
+                if !self.count_cut(connections) {
                     return self.forward(client, server).await;
                 }
                 self.forward_until_cut(client, u64::MAX, after).await
@@ -161,11 +165,21 @@ impl ProxyState {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
                 self.forward_until_cut(client, after, u64::MAX).await
             }
+            ProxyFault::CutCommit { connections } => self.forward_until_commit(client, connections).await,
             ProxyFault::Slow { bytes_per_second: a_second } => self.forward_slowly(client, a_second).await,
             ProxyFault::Versions => self.forward_with_versions(client).await,
             ProxyFault::Refusal => Ok(()),
             ProxyFault::Blackhole => std::future::pending().await,
         }
+    }
+
+    /// Counts one more cut, unless there were so many.
+    fn count_cut(&self, connections: usize) -> bool {
+        let is_cut = self.cuts.fetch_add(1, Ordering::SeqCst) < connections;
+        if !is_cut {
+            self.cuts.fetch_sub(1, Ordering::SeqCst);
+        }
+        is_cut
     }
 
     async fn forward(&self, client: &mut TcpStream, server: &mut Option<TcpStream>) -> std::io::Result<()> {
@@ -206,6 +220,44 @@ impl ProxyState {
             }
         };
         tokio::try_join!(upwards, downwards).map(drop)
+    }
+
+    /// Forwards in both directions until the client commits and the server has answered. A commit is a message of its own, which
+    /// the client sends at once and when it has every answer of before.
+    async fn forward_until_commit(&self, client: &mut TcpStream, connections: usize) -> std::io::Result<()> {
+        const COMMIT: &[u8] = b"commit\0";
+        let is_committing = AtomicBool::new(false);
+        let (mut from_client, mut to_client) = client.split();
+        let mut server = TcpStream::connect(self.server).await?;
+        let (mut from_server, mut to_server) = server.split();
+        let upwards = async {
+            let mut buffer = vec![0; 16 << 10];
+            loop {
+                let read = from_client.read(&mut buffer).await?;
+                if read == 0 {
+                    return Ok::<(), std::io::Error>(());
+                }
+                let sent = &buffer[..read];
+                if sent.windows(COMMIT.len()).any(|part| part == COMMIT) && self.count_cut(connections) {
+                    is_committing.store(true, Ordering::SeqCst);
+                }
+                to_server.write_all(sent).await?;
+            }
+        };
+        let downwards = async {
+            let mut buffer = vec![0; 16 << 10];
+            loop {
+                let read = from_server.read(&mut buffer).await?;
+                if read == 0 || is_committing.load(Ordering::SeqCst) {
+                    return Ok::<(), std::io::Error>(());
+                }
+                to_client.write_all(&buffer[..read]).await?;
+            }
+        };
+        tokio::select! {
+            ended = upwards => ended,
+            ended = downwards => ended,
+        }
     }
 
     /// Forwards in both directions until one has reached its limit.

@@ -278,6 +278,14 @@ impl Service {
         found
     }
 
+    /// Every file below the data folder. Sorted.
+    pub fn list_files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        collect_files(&self.data_dir(), &mut found);
+        found.sort();
+        found
+    }
+
     /// Everything it logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()

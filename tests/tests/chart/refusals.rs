@@ -79,8 +79,8 @@ fn every_check_of_the_chart_is_tested_here() {
         std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
     let messages = checks.matches("append $problems").count();
     // Three messages have two refusals here: those for the autoscalers, the GPU's resource and the public endpoint.
-    // Two messages have tests of their own: that for secrets in plain text, and that for an ingress without a public URL, which
-    // both examples have.
+    // Two messages have tests of their own: that for secrets in plain text, and that for a missing public URL, which both
+    // examples have.
     let tested = REFUSALS.len() - 3 + 2;
     assert_eq!(messages, tested, "a message of the checks is not tested, or no longer exists");
 }
@@ -123,16 +123,24 @@ fn the_location_of_a_secret_may_be_given() {
 }
 
 #[test]
-fn an_ingress_without_a_public_url_is_refused() {
-    let Some(helm) = Helm::find("an_ingress_without_a_public_url_is_refused") else { return };
+fn links_that_would_lead_to_the_pod_are_refused() {
+    let Some(helm) = Helm::find("links_that_would_lead_to_the_pod_are_refused") else { return };
     let output = |set: &str| {
         helm.command(&["template", "photofinish"], &["--kube-version", "1.37.0", "--set", set]).stderr
     };
-    let message = "ingress.enabled is true but settings.PUBLIC_URL is missing";
-    let refused = output("ingress.enabled=true");
-    assert!(refused.contains(message), "{refused}");
-    for given in ["ingress.enabled=true,settings.PUBLIC_URL=https://photos.example", "ingress.enabled=false"]
-    {
+    let message = "settings.PUBLIC_URL is missing";
+    for given in [
+        "settings.ENVIRONMENT=production",
+        "settings.ENVIRONMENT=sandbox",
+        "settings.ENVIRONMENT=local,ingress.enabled=true",
+    ] {
+        let refused = output(given);
+        assert!(refused.contains(message), "{given}: {refused}");
+    }
+    for given in [
+        "settings.ENVIRONMENT=production,settings.PUBLIC_URL=https://photos.example",
+        "settings.ENVIRONMENT=local",
+    ] {
         let others = output(given);
         assert!(!others.contains(message), "{given}: {others}");
     }

@@ -75,6 +75,23 @@ fn a_password_in_the_public_url_is_refused_and_not_printed() {
 }
 
 #[test]
+fn links_that_nobody_could_follow_are_refused_with_a_bucket_too() {
+    let shell = Shell::new();
+    let settings = [
+        ("PHOTOFINISH_ENVIRONMENT", "production"),
+        ("PHOTOFINISH_LISTEN", "0.0.0.0:8080"),
+        ("PHOTOFINISH_STORAGE_URL", "s3://photos"),
+    ];
+    for command in [&["all"][..], &["serve"], &["doctor"], &["account", "list"]] {
+        let output = shell.run(command, &settings);
+        assert_eq!(output.code, Some(1), "{command:?}: {}", output.combined_output());
+        let problem = "PHOTOFINISH_PUBLIC_URL is missing";
+        assert!(output.stderr.contains(problem), "{command:?}: {}", output.stderr);
+    }
+    shell.run(&["migrate"], &settings).expect_success();
+}
+
+#[test]
 fn migrate_makes_a_database_and_can_be_repeated() {
     let shell = Shell::new();
     shell.run(&["migrate"], &[]).expect_success();

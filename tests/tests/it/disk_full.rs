@@ -35,6 +35,7 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     let service = disk.service(ServiceOptions::with_fake_models());
     service.restart();
     let album = service.partner().create_album("Full");
+    let gallery = open_gallery(&service.partner(), &album);
     let mut confirmed = upload_some(&service.partner(), &album, 0..4);
     service.partner().wait_until_idle(&album);
     let image = service.partner().upload_selfie(&album, &TestPhoto::selfie(COMMON_PERSON).to_jpeg());
@@ -56,11 +57,14 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     confirmed.extend(accepted);
     disk.fill(0);
     create_albums_until_refused(&partner);
+    visit_until_uncounted(&partner, &album, &gallery);
     for _ in 0..3 {
         partner.put(&late.upload_url, "image/jpeg", &photo(0)).expect_defined_error(503);
         partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
         partner.call("/albums/create", &json!({ "title": "Another" })).expect_defined_error(503);
         check_reads(&partner, &album, &confirmed);
+        visit(&partner, &gallery, "get");
+        visit(&partner, &gallery, "photos/list");
         assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 4, "a selfie seen before");
     }
     check_that_readiness_names_the_disk(&service);
@@ -212,6 +216,35 @@ fn check_reads(partner: &Partner, album: &str, confirmed: &[String]) {
     let progress = partner.album_progress(album);
     assert_eq!(progress["failed"], 0, "{progress}");
     assert_eq!(partner.search_by_bib_exact(album, &own_bib(999)).len(), 0);
+}
+
+/// Opens the gallery of an album; returns its path.
+fn open_gallery(partner: &Partner, album: &str) -> String {
+    let opened = json!({ "albumId": album, "enabled": true, "browse": true });
+    let url = expect_string(&partner.call_ok("/albums/gallery/update", &opened)["url"]);
+    format!("/g/{}", url.rsplit('/').next().expect("a link"))
+}
+
+/// Calls an operation of a gallery, which must succeed.
+fn visit(partner: &Partner, gallery: &str, operation: &str) {
+    let headers = [("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+    let target = format!("{gallery}/api/gallery/{operation}");
+    let seen = partner.client().raw("POST", &target, &headers, b"{}").expect("a response");
+    assert_eq!(seen.status, 200, "{operation}: {}", seen.text());
+}
+
+/// Visits a gallery until there is no space left to count that.
+fn visit_until_uncounted(partner: &Partner, album: &str, gallery: &str) {
+    const MOST: usize = 100;
+    let count = || partner.call_ok("/albums/gallery/get", &json!({ "albumId": album }))["opened"].clone();
+    for _ in 0..MOST {
+        let before = count();
+        visit(partner, gallery, "get");
+        if count() == before {
+            return;
+        }
+    }
+    panic!("{MOST} visits were counted on a full disk");
 }
 
 /// Checks that all confirmed photos become ready, no photo fails, and searches find each once.

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use super::source;
 
+/// The alerts.
+const ALERTS: &str = "helm/templates/prometheusrule.yaml";
 /// Deployment files that name metrics.
-const METRIC_FILES: [&str; 2] = ["helm/dashboards/photofinish.json", "helm/templates/prometheusrule.yaml"];
+const METRIC_FILES: [&str; 2] = ["helm/dashboards/photofinish.json", ALERTS];
 
 /// Suffixes that Prometheus adds to the name of a histogram.
 const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
@@ -66,6 +68,40 @@ fn every_metric_on_the_dashboard_and_in_an_alert_is_exported() {
                 exported.contains(&metric) || histogram.is_some_and(|name| exported.contains(name));
             assert!(is_exported, "{file} names {metric}, which no crate exports");
         }
+    }
+}
+
+/// The labels, each with its value, that expressions select or leave out: `reason="no_seat"`, `operation!="admin"`.
+fn selected_labels(text: &str) -> BTreeSet<(String, String)> {
+    let found = text.match_indices("=\"").filter_map(|(at, mark)| {
+        let before = text[..at].trim_end_matches('!');
+        let label = before.rsplit(|letter: char| !letter.is_ascii_lowercase() && letter != '_').next()?;
+        let (value, _) = text[at + mark.len()..].split_once('"')?;
+        (!label.is_empty()).then(|| (label.to_owned(), value.to_owned()))
+    });
+    found.collect()
+}
+
+/// An alert that selects another value never fires.
+#[test]
+fn every_label_that_an_alert_selects_is_recorded_with_that_value() {
+    let mut code = String::new();
+    for (_, text) in source::rust().into_iter().filter(|(name, _)| !source::is_test(name)) {
+        for line in text.lines().take(source::production_lines(&text)) {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    let selected = selected_labels(&source::text(ALERTS));
+    let expected = ("reason".to_owned(), "PROCESSING_CRASHED".to_owned());
+    assert!(selected.len() >= 4 && selected.contains(&expected), "{selected:?}");
+    for (label, value) in selected {
+        let is_recorded = code.contains(&format!("\"{label}\" =>"));
+        assert!(is_recorded, "{ALERTS} selects by {label}, which no metric has");
+        assert!(
+            code.contains(&format!("=> \"{value}\"")),
+            "{ALERTS} selects {label}=\"{value}\", which no code gives it"
+        );
     }
 }
 

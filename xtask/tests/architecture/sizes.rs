@@ -87,7 +87,7 @@ fn functions(text: &str) -> Vec<Function> {
 }
 
 /// The name after `fn` if the line begins a function.
-fn function_name(line: &str) -> Option<String> {
+pub fn function_name(line: &str) -> Option<String> {
     let mut words = line.trim_start();
     for prefix in
         ["pub(crate) ", "pub(super) ", "pub ", "default ", "const ", "async ", "unsafe ", "extern \"C\" "]
