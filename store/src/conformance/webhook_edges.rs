@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::fixture::{AlbumFixture, LONG};
+use super::fixture::AlbumFixture;
 use super::webhooks::{DAY, attempt, create, delete, publish_event, take};
 use crate::model::event::EventType;
 use crate::model::process::TaskLease;
