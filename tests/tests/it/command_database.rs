@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish_servers::NatsServer;
+use photofinish_servers::{NatsServer, S3Server, count_files_below};
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
 use sqlx::{Connection, Executor, SqliteConnection};
@@ -144,6 +144,35 @@ fn doctor_creates_no_stream_of_a_message_queue() {
     let output = doctor();
     assert_eq!(output.code, Some(1), "{}", output.combined_output());
     assert!(output.stdout.contains("connect to the queue"), "{}", output.stdout);
+}
+
+#[test]
+fn doctor_writes_into_no_bucket_while_migrations_are_pending() {
+    let Some(server) = S3Server::start() else { return };
+    let variables = server.variables();
+    let mut settings = vec![FAKES, ("PHOTOFINISH_STORAGE_URL", "s3://photos")];
+    settings.extend(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let describe_bucket = |shell: &Shell| {
+        let output = shell.run(&["doctor"], &settings);
+        let lines = output.expect_success().lines();
+        let lines = lines.filter(|line| line.contains(" storage ") || line.contains(" bucket's "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shell = Shell::new();
+    shell.run(&["migrate"], &settings).expect_success();
+    execute(&shell.path().join("photofinish.sqlite"), WITHOUT_THE_LAST);
+    let pending = describe_bucket(&shell);
+    assert_eq!(pending.len(), 1, "{pending:?}");
+    assert!(pending[0].ends_with("not checked: that needs a database that is up to date"), "{pending:?}");
+    assert_eq!(count_files_below(&server.bucket()), 0);
+
+    // Before the first start it is tried whether objects can be written there.
+    let first = describe_bucket(&Shell::new());
+    for (line, part) in first.iter().zip(["s3://photos", "versions", "CORS"]) {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    assert_eq!(first.len(), 3, "{first:?}");
+    assert!(count_files_below(&server.bucket()) > 0);
 }
 
 #[test]
