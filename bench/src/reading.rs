@@ -132,7 +132,7 @@ impl StepTimer {
         self.record_lap("1 decode", &mut clock);
         let frame = self.shrink(photo.frame(), WORKING_LONG_SIDE, Filter::Bicubic);
         self.record_lap("2 resize to the preview", &mut clock);
-        let thumbnail = self.shrink(frame.frame(), THUMBNAIL_LONG_SIDE, Filter::Area);
+        let thumbnail = self.shrink_to_thumbnail(frame.frame());
         self.record_lap("2 resize to the thumbnail", &mut clock);
         self.shrink(frame.frame(), THUMBNAIL_LONG_SIDE, Filter::Bicubic);
         self.record_lap(BICUBIC_THUMBNAIL, &mut clock);
@@ -189,6 +189,11 @@ impl StepTimer {
     fn shrink(&mut self, frame: Frame<'_>, long_side: u32, filter: Filter) -> Picture {
         let size = Size { width: frame.width(), height: frame.height() }.fit_within(long_side);
         self.resizer.resize_frame(frame, ResizeTarget { size, filter })
+    }
+
+    fn shrink_to_thumbnail(&mut self, frame: Frame<'_>) -> Picture {
+        let size = frame.size().fit_within(THUMBNAIL_LONG_SIDE);
+        self.resizer.resize_frame(frame, ResizeTarget::for_thumbnail(frame.size(), size))
     }
 
     fn encode(&mut self, frame: Frame<'_>) -> anyhow::Result<Vec<u8>> {

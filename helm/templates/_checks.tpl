@@ -106,7 +106,9 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- $problems = append $problems "ingress.enabled is true but settings.PROXIES is not at least 1: the wrong passwords and the searches of all visitors would be counted as those of the ingress. Set it to the number of proxies before the API (1 for an ingress alone)." -}}
 {{- end -}}
 {{- /* The service starts without it in a trial alone, whose links nobody but the machine of a port-forward follows. */ -}}
-{{- if and (or .Values.ingress.enabled (ne .Values.settings.ENVIRONMENT "local")) (not (dig "PUBLIC_URL" "" .Values.settings)) -}}
+{{- $url := dig "PUBLIC_URL" "" .Values.settings -}}
+{{- range .Values.extraEnv }}{{ if eq .name "PHOTOFINISH_PUBLIC_URL" }}{{ $url = .name }}{{ end }}{{ end -}}
+{{- if and (or .Values.ingress.enabled (ne .Values.settings.ENVIRONMENT "local")) (not $url) -}}
 {{- $problems = append $problems "settings.PUBLIC_URL is missing: links of galleries, invitations and downloads would lead to the pod. Say how people reach the service, such as https://photos.example.com." -}}
 {{- end -}}
 {{- if and .Values.console.ownService (not (dig "CONSOLE_URL" "" .Values.settings)) -}}

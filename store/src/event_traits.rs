@@ -34,7 +34,7 @@ pub trait EventPublisher: Send + Sync {
     /// Whether the oldest event is from before a time.
     async fn has_expired(&self, before: OffsetDateTime) -> Result<bool>;
     /// Deletes some of the events from before a time, the oldest; returns how many. One with a pending delivery keeps itself and
-    /// those after it, for 30 days at most. `Conflict` when another process has the task.
+    /// those after it, for 3 days at most. `Conflict` when another process has the task.
     async fn remove_expired(&self, lease: TaskLease, before: OffsetDateTime) -> Result<u64>;
     /// Whether an album has changes that were published and of which it has `kept` later ones.
     async fn has_prunable_changes(&self, kept: u32) -> Result<bool>;

@@ -6,6 +6,7 @@
 mod account_traits;
 mod bibs;
 pub mod blobs;
+mod bounded_cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod credit_traits;
@@ -26,7 +27,6 @@ mod panics;
 pub mod private;
 mod process_traits;
 mod queue;
-mod recently_used;
 mod sealing;
 pub mod search;
 mod sql;
@@ -38,12 +38,12 @@ mod watermark_traits;
 mod webhook_traits;
 
 pub use blobs::gc::{GcOptions, GcReport};
+pub use bounded_cache::BoundedCache;
 pub use error::{StoreError, StoreErrorKind};
 pub use measures::MeasuredCredits;
 pub use organizations::{Organizations, open_keys, open_organizations};
 pub use panics::panic_message;
 pub use queue::jetstream::{QueueSettings, StreamState, check_stream};
-pub use recently_used::RecentlyUsed;
 pub use sealing::{MasterSecret, VisitorSecret};
 pub use sql::{DatabaseKind, SchemaState, SealedSecrets, ServerLimits, check_schema, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings};

@@ -15,6 +15,8 @@ use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant, Prices};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::key::KeyMode;
+use photofinish_store::model::photo::FailureReason;
+use photofinish_store::traits::Reprocessed;
 use photofinish_store::{Store, StoreSettings};
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use support::TestStore;
@@ -116,6 +118,25 @@ async fn two_processes_share_a_balance() {
     assert_eq!((counts.queued, counts.awaiting_upload), (accepted as u64, 2000 - accepted as u64));
 }
 
+#[tokio::test]
+async fn reprocessing_is_no_error_while_photos_are_asked_for_again() {
+    let test_store = TestStore::new();
+    let store = open_enforcing(&test_store).await;
+    let fixture = AlbumFixture::create(&store).await;
+    let grant = async |credits: i64| {
+        let (tenant, amount) = (fixture.tenant, Credits::whole(credits));
+        let grant = NewGrant { tenant, amount, note: String::new(), granted_by: "a test".into() };
+        store.credits.grant(grant).await.unwrap();
+    };
+    grant(2).await;
+    fixture.queue_photos(2).await;
+    let leases = fixture.lease_fresh(2, Duration::from_secs(3600)).await;
+    store.queue.fail(&leases[0], FailureReason::CorruptImage, "damaged").await.unwrap();
+    grant(-1).await;
+    let reprocessed = store.queue.reprocess(fixture.album).await.unwrap();
+    assert_eq!(reprocessed, Reprocessed { queued: 0, declined: 1 });
+}
+
 /// Workers and APIs of several processes write the balance of one tenant at once, with deletions and reprocessing between;
 /// whenever somebody looks, the sums are those of the photos.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -157,7 +178,7 @@ async fn balances_are_the_sums_of_photos_at_any_moment() {
 
 /// Does something with photos of one of the albums.
 async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
-    use photofinish_store::model::photo::{FailureReason, NewPhoto, PhotoSize};
+    use photofinish_store::model::photo::{NewPhoto, PhotoSize};
     use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
     let fixture = &fixtures[(choice / 16) as usize % fixtures.len()];
     let lease = async |kind| {

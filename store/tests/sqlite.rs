@@ -11,6 +11,7 @@ use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlac
 use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::{ProbeOutcome, TextQuery};
 use photofinish_store::{Store, StoreErrorKind, lock_database};
+use sqlx::{Connection, SqliteConnection};
 use support::{ATTEMPT_LIMIT, TestStore};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -174,6 +175,28 @@ fn an_exclusive_database_lock_also_covers_links_to_the_file() {
     let _kept = lock_database(&url, true).unwrap();
     assert_eq!(refused(&format!("sqlite:{}", link.display()), true), StoreErrorKind::Conflict);
     assert!(lock_database("postgres://host/rows", true).unwrap().is_none());
+}
+
+/// Their sizes were left in the rows, and say of photos that wait that they have pictures.
+#[tokio::test]
+async fn photos_that_an_earlier_version_failed_wait_without_pictures() {
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let album = fixture.album;
+    let photos = fixture.queue_photos(3).await;
+    for lease in fixture.lease_fresh(3, Duration::from_secs(3600)).await {
+        store.queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.unwrap();
+    }
+    let mut connection = SqliteConnection::connect(&test_store.settings().database_url).await.unwrap();
+    sqlx::query("update photo set width = 60, height = 40").execute(&mut connection).await.unwrap();
+    store.queue.retry(album, photos[0]).await.unwrap();
+    store.queue.confirm(album, &photos[1..2]).await.unwrap();
+    assert_eq!(store.queue.reprocess(album).await.unwrap().queued, 1);
+    for photo in photos {
+        let photo = store.photos.get(album, photo).await.unwrap();
+        assert_eq!((photo.state, photo.has_pictures()), (PhotoState::Queued, false));
+    }
 }
 
 /// The first bytes of what is stored of this vector.

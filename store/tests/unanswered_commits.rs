@@ -1,5 +1,5 @@
 //! Commits that a server makes and whose answer does not come: whoever waits for it knows neither that they were made nor that
-//! they were not.
+//! they were not. And others that take long or fail.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
@@ -7,15 +7,18 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_servers::{Postgres, Proxy, ProxyFault};
 use photofinish_store::conformance::AlbumFixture;
+use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::{CostQuery, SELFIE_STAGE};
 use photofinish_store::model::credit::{UsageOperation, UsageQuery};
 use photofinish_store::model::ids::PhotoId;
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, NamedLease, PhotoRef, Result};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, NamedLease, PhotoRef, Reprocessed, Result};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
+use sqlx::{Connection, PgConnection, SqliteConnection};
 use support::TestStore;
 
 /// The duration of leases that must not expire during a test.
@@ -26,7 +29,7 @@ struct ProxiedStore {
     store: Store,
     proxy: Proxy,
     /// Has the folder of the photos.
-    _test_store: TestStore,
+    test_store: TestStore,
 }
 
 impl ProxiedStore {
@@ -40,7 +43,7 @@ impl ProxiedStore {
         let server_limits = ServerLimits { connections: 1, ..ServerLimits::default() };
         let settings = StoreSettings { server_limits, ..test_store.settings() };
         let store = Store::open(settings).await.unwrap();
-        Some(Self { store, proxy, _test_store: test_store })
+        Some(Self { store, proxy, test_store })
     }
 
     /// Repeats a call until its commit was made and not answered: before that it may find that its connection is closed.
@@ -92,12 +95,17 @@ async fn counts_whose_commit_was_not_answered_are_not_written_again() {
     proxied.lose_answer(async || store.credits.flush_usage().await).await;
     store.costs.searches().count(album, SELFIE_STAGE);
     proxied.lose_answer(async || store.costs.flush_searches().await).await;
+    assert_written_once(store, &tenant).await;
+}
+
+/// Writes what is counted and not written, and checks that it makes one search of each kind.
+async fn assert_written_once(store: &Store, tenant: &Tenant) {
     store.credits.flush_usage().await.unwrap();
     store.costs.flush_searches().await.unwrap();
 
     let (from, to, limit) = (CostQuery::FIRST_DAY, CostQuery::LAST_DAY, 10);
     let usage = UsageQuery { from, to, by_day: false, by_album: false, by_operation: true, limit };
-    let usage = store.credits.usage(&tenant, usage).await.unwrap();
+    let usage = store.credits.usage(tenant, usage).await.unwrap();
     assert_eq!(usage.iter().map(|row| row.count).collect::<Vec<_>>(), [1]);
     let costs = CostQuery {
         from,
@@ -109,6 +117,77 @@ async fn counts_whose_commit_was_not_answered_are_not_written_again() {
         photos_only: false,
         limit,
     };
-    let costs = store.costs.costs(&tenant, costs).await.unwrap();
+    let costs = store.costs.costs(tenant, costs).await.unwrap();
     assert_eq!(costs.iter().map(|row| row.photos).collect::<Vec<_>>(), [1]);
+}
+
+/// As when the disk is full, which a file says at the commit: by a constraint that is checked then.
+#[tokio::test]
+async fn counts_whose_commit_failed_in_a_file_are_written_later() {
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let mut connection = SqliteConnection::connect(&test_store.settings().database_url).await.unwrap();
+    for statement in [
+        "create table parent (id integer primary key)",
+        "create table child (parent integer references parent (id) deferrable initially deferred)",
+        "create trigger refuse_usage after insert on usage_rollup begin insert into child values (1); end",
+        "create trigger refuse_costs after insert on cost_rollup begin insert into child values (1); end",
+    ] {
+        sqlx::query(statement).execute(&mut connection).await.unwrap();
+    }
+    store.credits.count(&fixture.tenant, fixture.album, UsageOperation::GalleryTextSearch);
+    store.costs.searches().count(fixture.album, SELFIE_STAGE);
+    store.credits.flush_usage().await.unwrap_err();
+    store.costs.flush_searches().await.unwrap_err();
+    for statement in ["drop trigger refuse_usage", "drop trigger refuse_costs"] {
+        sqlx::query(statement).execute(&mut connection).await.unwrap();
+    }
+    assert_written_once(&store, &fixture.tenant).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn photos_whose_lease_was_not_answered_wait_after_a_stop() {
+    let Some(proxied) = ProxiedStore::open().await else { return };
+    let fixture = AlbumFixture::create(&proxied.store).await;
+    let photos: BTreeSet<PhotoId> = fixture.queue_photos(2).await.into_iter().collect();
+    let request = LeaseRequest { limit: 10, ttl: LONG, kind: LeaseKind::Fresh };
+    proxied.lose_answer(async || proxied.store.queue.lease(request).await).await;
+    proxied.store.close().await;
+    let leases = proxied.test_store.open().await.queue.lease(request).await.unwrap();
+    assert_first_attempts(&leases, &photos);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_photo_whose_lease_is_being_committed_is_asked_for_again() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photo = fixture.queue_photos(1).await[0];
+    let mut worker = PgConnection::connect(&url).await.unwrap();
+    let mut transaction = worker.begin().await.unwrap();
+    let lease = "update photo set state = 'processing', attempts = 1, lease = gen_random_uuid(), \
+                 lease_until = 9000000000000000000 where id = $1 returning confirmed_at";
+    let (leased_at,): (i64,) = sqlx::query_as(lease).bind(photo).fetch_one(&mut *transaction).await.unwrap();
+    let (queue, album) = (Arc::clone(&store.queue), fixture.album);
+    let reprocessing = tokio::spawn(async move { queue.reprocess(album).await });
+    let mut observer = PgConnection::connect(&url).await.unwrap();
+    let waiting = "select count(*) from pg_stat_activity \
+                   where datname = current_database() and wait_event_type = 'Lock'";
+    while !reprocessing.is_finished() {
+        let (waiting,): (i64,) = sqlx::query_as(waiting).fetch_one(&mut observer).await.unwrap();
+        if waiting > 0 {
+            break;
+        }
+    }
+    transaction.commit().await.unwrap();
+    assert_eq!(reprocessing.await.unwrap().unwrap(), Reprocessed::default());
+    let (asked_at,): (i64,) = sqlx::query_as("select confirmed_at from photo where id = $1")
+        .bind(photo)
+        .fetch_one(&mut observer)
+        .await
+        .unwrap();
+    assert!(asked_at > leased_at, "its worker may have the settings of before");
 }

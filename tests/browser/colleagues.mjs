@@ -1,5 +1,6 @@
 // What others do meanwhile: settings that a colleague has saved stay when a page saves that was loaded before, the counts of an
-// album follow what a colleague sends, and tabs in the background leave connections to the one that is seen.
+// album follow what a colleague sends, tabs in the background leave connections to the one that is seen, and the activity goes on
+// where it was.
 
 import assert from "node:assert";
 
@@ -94,6 +95,35 @@ async function keepSettings(page, colleague) {
   await remove(colleague, albumId);
 }
 
+/** What is set back to its old value while the new one is being saved stays set back, and can be saved. */
+async function setBackMeanwhile(page, colleague) {
+  const albumId = await create(colleague, { title: "Hill Run 2030" });
+  await page.goto(new URL(`/console/albums/${albumId}/settings`, colleague.url()).href);
+  const panel = page.getByRole("form", { name: "Album", exact: true });
+  const title = panel.getByLabel("Title", { exact: true });
+  const save = panel.getByRole("button", { name: "Save", exact: true });
+  let letGo;
+  const isLetGo = new Promise((resolve) => (letGo = resolve));
+  await page.route("**/console/api/albums/update", async (route) => {
+    await isLetGo;
+    await route.continue();
+  });
+  await title.fill("Hill Run 2031");
+  const sent = page.waitForRequest((request) => request.url().endsWith("/albums/update"));
+  await save.click();
+  await sent;
+  await title.fill("Hill Run 2030");
+  letGo();
+  const above = page.locator(".eyebrow");
+  await above.getByRole("link", { name: "Hill Run 2031" }).waitFor();
+  assert.equal(await title.inputValue(), "Hill Run 2030");
+  await panel.locator("button[type=submit]:not([aria-busy])").waitFor();
+  await save.click();
+  await above.getByRole("link", { name: "Hill Run 2030" }).waitFor();
+  await page.unroute("**/console/api/albums/update");
+  await remove(colleague, albumId);
+}
+
 /** Opens the overview of an album and sends a photo to it. */
 async function sendPhoto(page, address) {
   await page.goto(address);
@@ -126,6 +156,25 @@ async function setHidden(page, isHidden) {
     Object.defineProperty(document, "visibilityState", { configurable: true, value: hidden ? "hidden" : "visible" });
     document.dispatchEvent(new Event("visibilitychange"));
   }, isHidden);
+}
+
+/** The activity that is hidden and seen again lists what has happened meanwhile, and nothing twice. */
+async function followActivity(page, colleague) {
+  const albums = [];
+  for (const title of ["Hill Run 2032", "Hill Run 2033", "Hill Run 2034"]) albums.push(await create(colleague, { title }));
+  const [before, seen, hidden] = albums;
+  // Albums that were deleted before their titles were read are shown by their ids.
+  const find = (albumId) => page.locator(".events li").filter({ hasText: "Album deleted" }).filter({ hasText: albumId });
+  await remove(colleague, before);
+  await page.goto(new URL("/console/activity", colleague.url()).href);
+  await find(before).waitFor();
+  await remove(colleague, seen);
+  await find("Hill Run 2033").waitFor();
+  await setHidden(page, true);
+  await remove(colleague, hidden);
+  await setHidden(page, false);
+  await find(hidden).waitFor();
+  for (const albumId of albums) assert.equal(await find(albumId).count(), 1);
 }
 
 /** How many connections to a host browsers open at once, without TLS. */
@@ -162,7 +211,9 @@ export async function colleaguesFlow(world) {
   const [page, colleague] = [await context.newPage(), await context.newPage()];
   await colleague.goto(`${world.base}/console`);
   await keepSettings(page, colleague);
+  await setBackMeanwhile(page, colleague);
   await followCounts(page, colleague);
+  await followActivity(page, colleague);
   await close();
   await openManyTabs(world);
 }

@@ -1,4 +1,4 @@
-// A webhook: made, tested, edited; what its receiver refused is sent again, also where there is no receiver.
+// A webhook: made, tested, edited, given a new secret; what its receiver refused is sent again, also where there is no receiver.
 
 import assert from "node:assert";
 import { createServer } from "node:http";
@@ -62,6 +62,24 @@ async function editWebhook(page) {
   assert.deepEqual(body.types, ["photo.ready", "photo.failed"]);
 }
 
+/** A new secret is made once it is confirmed, and what is sent is then signed with both. */
+async function rotateSecret(page, receiver) {
+  await page.getByRole("button", { name: "New secret" }).click();
+  const dialog = page.getByRole("dialog", { name: "New secret" });
+  await dialog.getByText("stops signing at once").waitFor();
+  await checkAccessibility(page);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await sendTest(page);
+  assert.equal(receiver.told.at(-1).signature.split(" ").length, 1, "nothing is rotated before it is confirmed");
+  await page.getByRole("button", { name: "New secret" }).click();
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("dialog").getByText("Copy it now").waitFor();
+  await page.keyboard.press("Escape");
+  await sendTest(page);
+  assert.equal(receiver.told.at(-1).signature.split(" ").length, 2);
+}
+
 /**
  * When the service attempts by itself what failed once more, at the earliest: its pauses of 5 s, 60 s and 5 minutes less a
  * tenth, milliseconds after it was sent again. A busy machine may take as long to show the attempt before.
@@ -121,6 +139,7 @@ export async function webhookFlow(world) {
   const receiver = await startReceiver();
   await makeWebhook(page, world, receiver);
   await editWebhook(page);
+  await rotateSecret(page, receiver);
   receiver.status = 503;
   await sendTest(page);
   receiver.status = 200;

@@ -1,5 +1,7 @@
 //! Permits downloads of many photos. [`crate::downloads`] makes the files.
 
+use std::future::ready;
+
 use photofinish_store::model::album::Album;
 use photofinish_store::model::credit::RequestOrigin;
 use photofinish_store::model::download::{DownloadFile, NewDownload};
@@ -34,7 +36,7 @@ pub(crate) async fn create(
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let base = &ctx.settings.console.public_url;
     let asked = AskedDownload { selection: input.selection, file: input.file, base, origin: caller.origin() };
-    permit(&ctx, &album, asked).await
+    permit(&ctx, &album, asked, ready(Ok(()))).await
 }
 
 /// Looks whether photos of an album may have this file, before they are searched for.
@@ -55,14 +57,16 @@ pub(crate) struct AskedDownload<'a> {
     pub(crate) origin: RequestOrigin,
 }
 
-/// Permits the download of those photos that have the file.
+/// Permits the download of those photos that have the file. `count` counts it where there are limits of a day, once the request is
+/// within those of a minute.
 ///
 /// # Errors
-/// 404 if none has; 422 if the balance does not cover it and the search for the photos. Then nothing is charged.
+/// 404 if none has; 422 if the balance does not cover it and the search for the photos; those of `count`. Then nothing is charged.
 pub(crate) async fn permit(
     ctx: &Context,
     album: &Album,
     asked: AskedDownload<'_>,
+    count: impl Future<Output = Result<(), ApiError>>,
 ) -> Result<DownloadTicket, ApiError> {
     let AskedDownload { selection, file, base, origin } = asked;
     check_file(album, file)?;
@@ -70,6 +74,7 @@ pub(crate) async fn permit(
     let selected = select_photos(ctx, album, selection, &mut bill).await?;
     // The storage is asked for the size of each.
     spend_up_to(ctx, batch_units(selected.len())).await?;
+    count.await?;
     let FoundFiles { photos, bytes } = find_files(ctx, album, &selected, file).await?;
     if photos.is_empty() {
         return Err(ApiError::not_found());

@@ -59,20 +59,26 @@ pub(crate) async fn create_download(
         Selection::Bib(_) if !open.gallery.settings.bib_search => return Err(search_disabled()),
         Selection::Bib(_) => charged.push(ChargedRequest::TextSearch(RequestOrigin::Gallery)),
         Selection::Selfie(image) => {
-            find_selfie(&ctx, &open, image).await?;
+            let probe = find_selfie(&ctx, &open, image).await?;
+            if !ctx.store.probes.get(open.album.id, probe).await?.is_charged {
+                charged.push(ChargedRequest::FaceSearch(probe, RequestOrigin::Gallery));
+            }
         }
         Selection::Photos(_) => {}
     }
-    // A bib tells as much as a search.
-    let is_search = !charged.is_empty();
     charged.push(ChargedRequest::Download);
     require_covered(&ctx, &open, &charged).await?;
-    // Nobody who may look at a gallery may spend the organizer's credits as often as they like.
-    if is_search || ctx.store.credits.settings().prices.download != Credits::ZERO {
-        count_search(&ctx, &open, &counted).await?;
-    }
+    // A bib tells as much as a search. Nobody who may look at a gallery may spend the organizer's credits as often as they like.
+    let is_search = matches!(input.selection, Selection::Bib(_));
+    let is_counted = is_search || ctx.store.credits.settings().prices.download != Credits::ZERO;
+    let count = async {
+        match is_counted {
+            true => count_search(&ctx, &open, &counted).await,
+            false => Ok(()),
+        }
+    };
     let base = ctx.settings.console.gallery_base();
     let asked = AskedDownload { selection: input.selection, file, base, origin: RequestOrigin::Gallery };
-    let ticket = downloads::permit(&ctx, &open.album, asked).await?;
+    let ticket = downloads::permit(&ctx, &open.album, asked, count).await?;
     Ok(answer(ticket, counted))
 }

@@ -57,9 +57,9 @@ fn album_operations() -> Vec<Operation> {
                 "Reprocess an album",
                 "Queues every ready or failed photo again. One that was ready before costs nothing; of the others those \
                     that the balance covers are queued, and `declined` counts the rest. 422 with `data.declineCode` \
-                    `INSUFFICIENT_CREDITS` if it covers none and there are no others. A photo that is being processed is \
-                    queued again once that ends, if the configuration of the album was changed since it began; `queued` \
-                    does not count it.",
+                    `INSUFFICIENT_CREDITS` if it covers none and there are no others, being processed or not. A photo \
+                    that is being processed is queued again once that ends, if the configuration of the album was \
+                    changed since it began; `queued` does not count it.",
             ),
             albums::reprocess,
         ),
@@ -314,7 +314,8 @@ fn webhook_operations() -> Vec<Operation> {
                 "Replace the secret of a webhook",
                 "Returns the new secret, which only this response shows. For `overlapHours` both secrets sign. Called again \
                     meanwhile, it replaces the new secret at once, and the one from before the first call signs on, for \
-                    `overlapHours` from then.",
+                    `overlapHours` from then: a receiver that has taken over the secret of an earlier call, and has no \
+                    other, refuses everything until it takes over that of the last call, so it must do that at once.",
             ),
             webhooks::rotate,
         ),

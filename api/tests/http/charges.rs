@@ -317,3 +317,26 @@ fn visitors_are_not_told_what_an_organizer_has_and_pays() {
     assert_eq!(searches(), before, "none of the day is spent");
     assert_eq!(balance(&partner)["spent"], json!(3), "the photos");
 }
+
+#[test]
+fn a_download_with_a_selfie_is_covered_together_with_its_search() {
+    let service = start();
+    let partner = service.partner();
+    grant(&service, &partner, "2.3");
+    let contact = json!({
+        "selfieSearch": true, "contact": "privacy@race.example", "privacyUrl": "https://race.example/privacy",
+    });
+    let (album, url) = open_gallery(&service, &partner, contact);
+    let mut guest = Guest::at(&service, &url);
+    let agree = json!({ "consent": true, "consentVersion": 1, "language": "de" });
+    let ticket = guest.call("search/face/signed", agree).ok();
+    assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", b"face").status, 200);
+    let searches =
+        || partner.call("/albums/gallery/get", &json!({ "albumId": album })).ok()["searches"].clone();
+    let before = searches();
+    assert_eq!(balance(&partner)["balance"], json!(0.3), "for each, and not for both");
+    let refused = guest.call("download/create", json!({ "imageId": ticket["imageId"] }));
+    let refused = refused.defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(refused["data"], json!({ "declineCode": "INSUFFICIENT_CREDITS" }));
+    assert_eq!(searches(), before, "none of the day is spent");
+}

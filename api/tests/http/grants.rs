@@ -23,7 +23,8 @@ fn a_grant_that_is_sent_again_counts_once() {
     for _ in 0..2 {
         assert_eq!(grant(10_000, unknown_id()).ok()["balance"].as_f64(), Some(10_000.0));
     }
-    grant(20_000, unknown_id()).defined_error(409, "CONFLICT");
+    let changed = grant(20_000, unknown_id()).defined_error(409, "CONFLICT");
+    assert_eq!(changed["data"]["code"], "GRANTED_OTHERWISE");
     let another = json!("01932c07-93a1-7c40-8b1f-2d5e6f708193");
     assert_eq!(grant(10_000, another).ok()["balance"].as_f64(), Some(20_000.0));
     grant(1, json!("17")).issues();

@@ -17,14 +17,19 @@ use crate::resize::bilinear::Bilinear;
 /// stay allocated as long as the thread runs.
 pub const MAX_KEPT_BYTES: usize = 24 << 20;
 
+/// From this factor on a thumbnail is made of the means of the areas that its pixels cover. The bicubic filter looks at areas
+/// four times as wide and as high, and takes a multiple of the time (`bench reading`).
+const MEAN_FROM_FACTOR: u32 = 3;
+
 /// The interpolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Bicubic convolution with a = -0.5 (Keys: "Cubic convolution interpolation for digital image processing", 1981), over a
-    /// wider area where a side shrinks: sharp, for previews. Near the edges of a window it also samples the frame around it.
+    /// wider area where a side shrinks: sharp, for previews, for frames that networks look at, and for thumbnails that are
+    /// little smaller than what they are made from. Near the edges of a window it also samples the frame around it.
     Bicubic,
-    /// The mean of the covered area: for network inputs that shrink. Falls back to [`Filter::Bilinear`] where a side
-    /// grows.
+    /// The mean of the covered area: for network inputs that shrink, and thumbnails. Falls back to [`Filter::Bilinear`] where
+    /// a side grows.
     Area,
     /// Bilinear between pixel centres, without a prefilter: for network inputs that grow.
     Bilinear,
@@ -43,6 +48,13 @@ impl ResizeTarget {
     /// The target for network inputs: [`Filter::Area`] where the width shrinks, else [`Filter::Bilinear`].
     pub fn for_network_input(from: Size, size: Size) -> Self {
         Self { size, filter: if size.width < from.width { Filter::Area } else { Filter::Bilinear } }
+    }
+
+    /// The target for thumbnails: [`Filter::Area`] where both sides shrink to a third or less, else [`Filter::Bicubic`].
+    pub fn for_thumbnail(from: Size, size: Size) -> Self {
+        let is_far_smaller = |side: u32, of: u32| side.saturating_mul(MEAN_FROM_FACTOR) <= of;
+        let both = is_far_smaller(size.width, from.width) && is_far_smaller(size.height, from.height);
+        Self { size, filter: if both { Filter::Area } else { Filter::Bicubic } }
     }
 }
 
@@ -157,6 +169,20 @@ mod tests {
         let ordinary = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
         assert!((400 * 150 * 3..MAX_KEPT_BYTES).contains(&ordinary), "{ordinary} bytes");
         assert_eq!(kept_after(Size { width: 4000, height: 2 }, Size { width: 2000, height: 2200 }), 0);
+    }
+
+    #[test]
+    fn a_thumbnail_is_the_mean_where_both_sides_are_a_third_or_less() {
+        let from = Size { width: 300, height: 150 };
+        for (width, height, filter) in [
+            (100, 50, Filter::Area),
+            (30, 15, Filter::Area),
+            (101, 50, Filter::Bicubic),
+            (100, 51, Filter::Bicubic),
+        ] {
+            let size = Size { width, height };
+            assert_eq!(ResizeTarget::for_thumbnail(from, size), ResizeTarget { size, filter });
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
 pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
 /// Histogram: seconds from the confirmation of a photo to the commit of its results, which makes it searchable.
 pub const CONFIRM_TO_SEARCHABLE_SECONDS: &str = "photofinish_confirm_to_searchable_seconds";
-/// Counter: photos whose results were discarded because another worker has the photo or it was deleted.
+/// Counter: photos whose results were discarded because another worker has the photo, it waits again with other settings, or it
+/// was deleted.
 pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
 /// Counter: photos given back to the queue.
 pub const PHOTOS_GIVEN_BACK: &str = "photofinish_photos_given_back_total";
@@ -87,7 +88,8 @@ pub fn describe() {
     );
     metrics::describe_counter!(
         PHOTOS_SUPERSEDED,
-        "Photos whose results were discarded: another worker has them or they were deleted"
+        "Photos whose results were discarded: another worker has them, they wait again with other settings, \
+         or they were deleted"
     );
     metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back to the queue");
     metrics::describe_counter!(LEASES_LOST, "Leases that expired while their photo was being processed");

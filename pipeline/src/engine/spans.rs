@@ -19,7 +19,7 @@ pub(crate) enum PhotoOutcome {
     Ready,
     /// It failed and will not be retried.
     Failed,
-    /// Its results were discarded: another worker has the photo, or it was deleted.
+    /// Its results were discarded: another worker has the photo, it waits again with other settings, or it was deleted.
     Superseded,
     /// It went back to the queue.
     GivenBack,

@@ -145,9 +145,13 @@ fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
 /// The fields that may have the offset of the time at which the photo was taken, the surest first. Many cameras write one alone,
 /// and not always the one that belongs to this time.
 fn offset_tags(exif: &Exif) -> impl Iterator<Item = Tag> {
-    let is_same_time = read_ascii(exif, Tag::DateTimeDigitized) == read_ascii(exif, Tag::DateTimeOriginal);
-    let digitized = is_same_time.then_some(Tag::OffsetTimeDigitized);
-    [Some(Tag::OffsetTimeOriginal), digitized, Some(Tag::OffsetTime)].into_iter().flatten()
+    let original = read_ascii(exif, Tag::DateTimeOriginal);
+    let is_digitized_then = read_ascii(exif, Tag::DateTimeDigitized) == original;
+    let digitized = is_digitized_then.then_some(Tag::OffsetTimeDigitized);
+    // The offset of the last change. An editor writes that of its own computer, which may be elsewhere.
+    let is_unchanged = read_ascii(exif, Tag::DateTime).is_none_or(|changed| Some(changed) == original);
+    let changed = is_unchanged.then_some(Tag::OffsetTime);
+    [Some(Tag::OffsetTimeOriginal), digitized, changed].into_iter().flatten()
 }
 
 /// Joins make and model: "Apple iPhone 15" from "Apple" and "iPhone 15", but "NIKON D3100" from "NIKON CORPORATION" and "NIKON
@@ -316,12 +320,17 @@ mod tests {
         let own = |offset| (Tag::OffsetTimeOriginal, offset);
         let digitized = (Tag::OffsetTimeDigitized, "+03:00");
         let changed = (Tag::OffsetTime, "-04:30");
+        let unchanged = (Tag::DateTime, "2024:05:12 10:20:30");
+        let edited = (Tag::DateTime, "2024:05:13 21:00:00");
         for (fields, expected) in [
             (vec![original, own("+02:00"), same, digitized, changed], datetime!(2024-05-12 08:20:30 UTC)),
             (vec![original, same, digitized, changed], datetime!(2024-05-12 07:20:30 UTC)),
             (vec![original, other, digitized, changed], datetime!(2024-05-12 14:50:30 UTC)),
             (vec![original, changed], datetime!(2024-05-12 14:50:30 UTC)),
             (vec![original, own("   :  "), changed], datetime!(2024-05-12 14:50:30 UTC)),
+            (vec![original, unchanged, changed], datetime!(2024-05-12 14:50:30 UTC)),
+            (vec![original, edited, changed], datetime!(2024-05-12 10:20:30 UTC)),
+            (vec![original, same, digitized, edited, changed], datetime!(2024-05-12 07:20:30 UTC)),
             (vec![original, other, digitized], datetime!(2024-05-12 10:20:30 UTC)),
         ] {
             let fields: Vec<(Tag, Value)> =

@@ -1,8 +1,9 @@
 //! JPEG decoding. What cameras write is decoded by our own decoder, with the pixels of libjpeg-turbo, which takes 1.3 to 1.8
 //! times as long at half size (`bench/RESULTS.md`). Everything else (progressive, CMYK, unusual sampling or scale), and
 //! whatever ours finds damaged, is decoded and judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between
-//! segments and in front of the end marker, scan headers with odd parameters and profiles with odd numbers, which cameras and
-//! editors write) from damage (a file that ends early, has invalid codes, or has data left over in its scan).
+//! segments and a few in front of a restart marker or the end marker, scan headers with odd parameters and profiles with odd
+//! numbers, which cameras and editors write) from damage (a file that ends early, has invalid codes, or has data left over in
+//! its scan).
 
 use photofinish_jpeg::Damage;
 use photofinish_kernels::image::frame::Size;
@@ -149,14 +150,16 @@ impl JpegDecoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Poison> {
         out.resize(plan.decoded_size().area() * plan.header.pixel_format().size(), 0);
-        let mut result = self.decompress(file, plan, out);
+        // Where our decoder did not look, nobody says whether bytes in front of a restart marker are all that is wrong.
+        let is_harmless = if damage.is_some() { is_harmless_in_scan } else { is_harmless_at_end };
+        let mut result = self.decompress(file, plan, is_harmless, out);
         if matches!(result, Err(TurboError::Oddity(_))) {
             // Of all its warnings libjpeg-turbo tells only the first: of a copy without this one it tells what else is wrong.
-            result = self.decompress(&without_oddities(file), plan, out);
+            result = self.decompress(&without_oddities(file), plan, is_harmless, out);
         }
         match (result, damage) {
             (Ok(()), _) => {}
-            // All blocks were read, and a few bytes are in front of the end marker.
+            // The blocks were read, and a few bytes are in front of a restart marker or the end marker.
             (Err(TurboError::HarmlessWarning), None | Some(Damage::LeftOver | Damage::MissingMarker)) => {}
             // Bytes are left over because broken codes ate too few. libjpeg-turbo does not warn of all such codes.
             (Err(TurboError::HarmlessWarning), Some(damage)) => {
@@ -171,7 +174,13 @@ impl JpegDecoder {
     }
 
     /// Decodes by libjpeg-turbo. Returns what it only warns of as an error too.
-    fn decompress(&mut self, file: &[u8], plan: &JpegPlan, pixels: &mut [u8]) -> Result<(), TurboError> {
+    fn decompress(
+        &mut self,
+        file: &[u8],
+        plan: &JpegPlan,
+        is_harmless: fn(&str) -> bool,
+        pixels: &mut [u8],
+    ) -> Result<(), TurboError> {
         let (size, format) = (plan.decoded_size(), plan.header.pixel_format());
         let (width, height) = (size.width as usize, size.height as usize);
         let image = Image { pixels, width, pitch: width * format.size(), height, format };
@@ -180,7 +189,7 @@ impl JpegDecoder {
         scaled.map_err(|error| TurboError::Poison(to_poison(&error)))?;
         turbo.decompress(file, image).map_err(|error| {
             self.is_spoiled = true;
-            classify_error(&error, file, is_harmless_in_scan)
+            classify_error(&error, file, is_harmless)
         })
     }
 }
@@ -264,18 +273,46 @@ const ODDITIES: [&str; 2] = ["Invalid SOS parameters for sequential JPEG", "bad 
 /// The most bytes in front of the end marker that are a camera's own. What a damaged scan leaves over is mostly far more.
 const MAX_STRAY_BYTES: u32 = 16;
 
+/// The most bytes in front of a restart marker that are a camera's own: some webcams (Logitech C270) fill up segments with them.
+const MAX_RESTART_STRAY_BYTES: u32 = 4;
+
 fn is_harmless_in_header(message: &str) -> bool {
     HARMLESS_IN_HEADER.iter().any(|harmless| message.contains(harmless))
 }
 
 /// Whether a warning that was not there when the header was read is harmless: it comes after the first scan has begun.
-/// Stray bytes are, if they are few and in front of the end marker. More, or some in front of another marker, are what is
-/// left over of a scan or of one of its restart segments whose broken codes ate too little: libjpeg-turbo does not warn of all
-/// such codes.
+/// Stray bytes are, if they are few and in front of the end marker, or very few and in front of a restart marker. More, or some
+/// in front of another marker, are what is left over of a scan or of one of its restart segments whose broken codes ate too
+/// little: libjpeg-turbo does not warn of all such codes.
 fn is_harmless_in_scan(message: &str) -> bool {
-    let Some((before, marker)) = message.split_once(" extraneous bytes before marker ") else { return false };
-    let count = before.rsplit(' ').next().and_then(|count| count.parse::<u32>().ok());
-    marker.trim_end() == "0xd9" && count.is_some_and(|count| count <= MAX_STRAY_BYTES)
+    stray_bytes(message).is_some_and(|stray| match stray.marker {
+        0xd0..=0xd7 => stray.count <= MAX_RESTART_STRAY_BYTES,
+        _ => stray.is_harmless_at_end(),
+    })
+}
+
+/// As [`is_harmless_in_scan`], but bytes in front of a restart marker are damage.
+fn is_harmless_at_end(message: &str) -> bool {
+    stray_bytes(message).is_some_and(|stray| stray.is_harmless_at_end())
+}
+
+/// Bytes that libjpeg-turbo found in front of a marker.
+struct StrayBytes {
+    count: u32,
+    marker: u8,
+}
+
+impl StrayBytes {
+    fn is_harmless_at_end(&self) -> bool {
+        self.marker == 0xd9 && self.count <= MAX_STRAY_BYTES
+    }
+}
+
+/// Returns the bytes that a warning is of, if it is of such bytes.
+fn stray_bytes(message: &str) -> Option<StrayBytes> {
+    let (before, marker) = message.split_once(" extraneous bytes before marker 0x")?;
+    let count = before.rsplit(' ').next()?.parse::<u32>().ok()?;
+    Some(StrayBytes { count, marker: u8::from_str_radix(marker.trim_end(), 16).ok()? })
 }
 
 /// Tells a harmless warning from damage by the message: libjpeg-turbo returns an error for both, for a warning after it

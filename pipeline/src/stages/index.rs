@@ -92,7 +92,7 @@ impl Index {
     }
 
     /// Counts the results and removes the previews of deleted photos. Each result ends its photo here: a superseded one
-    /// is leased by another worker.
+    /// is leased by another worker, or it waits again with other settings.
     fn apply_results(&self, batch: &[ReadPhoto], results: &[FinishOutcome]) {
         for (photo, result) in batch.iter().zip(results) {
             match result {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::image::orient::Orientation;
+use photofinish_kernels::resize::{Filter, ResizeTarget};
 use photofinish_store::model::photo::FailureReason;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
@@ -123,7 +124,14 @@ fn resize_all(
     for size in smaller {
         let larger = pictures.last().expect("the vector begins with one picture");
         if larger.size() != size {
-            pictures.push(Arc::new(resizer.resize(larger.frame(), size)));
+            // Networks and people look closely at the others: these keep the sharper filter.
+            let is_thumbnail_alone = size != sizes.frame && size != sizes.preview;
+            let target = if is_thumbnail_alone {
+                ResizeTarget::for_thumbnail(larger.size(), size)
+            } else {
+                ResizeTarget { size, filter: Filter::Bicubic }
+            };
+            pictures.push(Arc::new(resizer.resize(larger.frame(), target)));
         }
     }
     let picture_of = |size: Size| {
@@ -140,6 +148,7 @@ fn resize_all(
 #[cfg(test)]
 mod tests {
     use photofinish_kernels::image::frame::Picture;
+    use photofinish_kernels::resize::Resizer;
 
     use super::*;
 
@@ -154,6 +163,34 @@ mod tests {
         assert!(Arc::ptr_eq(&pictures.frame, &pictures.preview));
         assert_eq!((pictures.frame.size(), pictures.thumbnail.size()), (whole, small));
         assert!(pictures.thumbnail.frame().pixels().iter().all(|value| *value == 200));
+    }
+
+    #[test]
+    fn only_a_thumbnail_is_made_of_means() {
+        let whole = Size { width: 400, height: 300 };
+        let (middle, small) = (Size { width: 100, height: 75 }, Size { width: 24, height: 18 });
+        let noise = (0..whole.area() * 3).map(|i| ((i as u32).wrapping_mul(2_654_435_761) >> 24) as u8);
+        let photo = Picture::new(noise.collect(), whole.width, whole.height).unwrap();
+        let resized = |from: Frame<'_>, size: Size, filter: Filter| {
+            Resizer::default().resize_frame(from, ResizeTarget { size, filter })
+        };
+        let sharp = resized(photo.frame(), middle, Filter::Bicubic);
+        let mean = resized(photo.frame(), middle, Filter::Area);
+        assert_ne!(sharp, mean);
+        let mut resizer = UprightResizer::new(PixelPool::default());
+        let mut resize =
+            |sizes: OutputSizes| resize_all(&mut resizer, photo.frame(), Orientation::Upright, sizes);
+
+        let large_preview = resize(OutputSizes { frame: middle, preview: whole, thumbnail: small });
+        assert_eq!(large_preview.frame.frame().pixels(), sharp.frame().pixels());
+        let thumbnail = resized(sharp.frame(), small, Filter::Area);
+        assert_eq!(large_preview.thumbnail.frame().pixels(), thumbnail.frame().pixels());
+
+        let small_preview = resize(OutputSizes { frame: whole, preview: middle, thumbnail: middle });
+        assert_eq!(small_preview.preview.frame().pixels(), sharp.frame().pixels());
+
+        let thumbnail_alone = resize(OutputSizes { frame: whole, preview: whole, thumbnail: middle });
+        assert_eq!(thumbnail_alone.thumbnail.frame().pixels(), mean.frame().pixels());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use photofinish_store::RecentlyUsed;
+use photofinish_store::BoundedCache;
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::traits::{Lease, Watermarks};
 
@@ -13,8 +13,9 @@ use crate::engine::sync::lock;
 use crate::image::watermark::WatermarkPicture;
 
 /// Memory of the watermarks that are kept, bytes: decoded, and scaled for the previews that they were drawn on. Albums take turns,
-/// so that those of all that are in use should fit. One has 16 MB at most, most have less than one.
-const KEPT_BYTES: usize = 64 << 20;
+/// so that those of all that are in use should fit. One has 16 MB at most, and some 27 MB with what is scaled of it for a preview
+/// that it covers; most have less than one.
+const KEPT_BYTES: usize = 128 << 20;
 
 /// What a watermark takes beside its pixels, bytes: many small ones are bounded too.
 const ENTRY_BYTES: usize = 1 << 10;
@@ -22,7 +23,7 @@ const ENTRY_BYTES: usize = 1 << 10;
 /// The watermarks of some albums; shared by the threads of a stage.
 pub(crate) struct WatermarkCache {
     watermarks: Arc<dyn Watermarks>,
-    known: Mutex<RecentlyUsed<AlbumId, Arc<WatermarkPicture>>>,
+    known: Mutex<BoundedCache<AlbumId, Arc<WatermarkPicture>>>,
     /// Of each album whose watermark is loaded, what is held meanwhile: its other photos wait for it, those of other albums do not.
     loading: Mutex<HashMap<AlbumId, Arc<Mutex<()>>>>,
     /// Held while one is decoded, which takes up to 64 MB.
@@ -104,7 +105,7 @@ impl WatermarkCache {
     }
 }
 
-fn make_room(known: &mut RecentlyUsed<AlbumId, Arc<WatermarkPicture>>) {
+fn make_room(known: &mut BoundedCache<AlbumId, Arc<WatermarkPicture>>) {
     known.shrink_to(KEPT_BYTES, |picture| picture.size_bytes() + ENTRY_BYTES);
 }
 
@@ -136,8 +137,13 @@ mod tests {
 
     impl SlowWatermarks {
         fn new(delay: Duration) -> Arc<Self> {
+            Self::of_size(4, 2, delay)
+        }
+
+        fn of_size(width: u32, height: u32, delay: Duration) -> Arc<Self> {
             let mut picture = Cursor::new(Vec::new());
-            RgbaImage::from_pixel(4, 2, Rgba([9; 4])).write_to(&mut picture, ImageFormat::Png).unwrap();
+            let pixels = RgbaImage::from_pixel(width, height, Rgba([9; 4]));
+            pixels.write_to(&mut picture, ImageFormat::Png).unwrap();
             Arc::new(Self { picture: picture.into_inner(), delay, loads: AtomicUsize::new(0) })
         }
     }
@@ -223,17 +229,27 @@ mod tests {
         assert!(lock(&cache.loading).is_empty());
     }
 
-    #[test]
-    fn albums_that_take_turns_load_their_watermarks_once() {
-        let watermarks = SlowWatermarks::new(Duration::ZERO);
-        let cache = WatermarkCache::new(Arc::clone(&watermarks) as Arc<dyn Watermarks>);
+    /// Asserts that so many albums load their watermarks once when they take turns.
+    fn assert_loaded_once(watermarks: &Arc<SlowWatermarks>, albums: usize) {
+        let cache = WatermarkCache::new(Arc::clone(watermarks) as Arc<dyn Watermarks>);
         let (_runtime, client) = store_client();
-        let leases: Vec<Lease> = (0..16).map(|_| marked_lease()).collect();
+        let leases: Vec<Lease> = (0..albums).map(|_| marked_lease()).collect();
         for _ in 0..3 {
             for lease in &leases {
                 assert!(cache.get(&client, lease).unwrap().is_some());
             }
         }
-        assert_eq!(watermarks.loads.load(Ordering::Acquire), 16);
+        assert_eq!(watermarks.loads.load(Ordering::Acquire), albums);
+    }
+
+    #[test]
+    fn albums_that_take_turns_load_their_watermarks_once() {
+        assert_loaded_once(&SlowWatermarks::new(Duration::ZERO), 16);
+    }
+
+    #[test]
+    fn albums_with_large_watermarks_take_turns_too() {
+        // 16 MB each.
+        assert_loaded_once(&SlowWatermarks::of_size(2000, 2000, Duration::ZERO), 8);
     }
 }

@@ -254,8 +254,15 @@ impl Costs for SqlCosts {
         }
         let written = self.write_searches(&costs).await;
         match written {
-            // One that is not answered may have been made: writing the costs again would count twice.
-            Ok(transaction) => transaction.commit(WRITE_SEARCHES).await,
+            Ok(transaction) => {
+                let is_undone = transaction.is_undone_by_failed_commit();
+                let committed = transaction.commit(WRITE_SEARCHES).await;
+                // One that is not answered may have been made: writing the costs again would count twice.
+                if committed.is_err() && is_undone {
+                    self.searches.put_back(costs);
+                }
+                committed
+            }
             Err(error) => {
                 self.searches.put_back(costs);
                 Err(error)

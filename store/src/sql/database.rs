@@ -273,6 +273,12 @@ impl Transaction {
         })
     }
 
+    /// Whether a commit that fails was certainly not made: a file is rolled back then, as on a full disk. A server may have
+    /// made it, and its answer was lost.
+    pub(super) fn is_undone_by_failed_commit(&self) -> bool {
+        matches!(self, Self::Sqlite(_))
+    }
+
     pub(super) fn rollback(self, operation: &'static str) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             match self {

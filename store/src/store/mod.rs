@@ -112,8 +112,7 @@ pub struct Embedded<'a> {
 }
 
 impl Embedded<'_> {
-    /// Expires every running lease now; returns how many. Their attempts stay counted: the process that held them
-    /// crashed.
+    /// Expires every running lease now; returns how many. Their attempts stay counted: the process that held them crashed.
     ///
     /// To be called once, before the process leases for the first time. A database server has other workers, whose
     /// photos this would take from them: there the leases of a dead worker expire by themselves.
@@ -334,8 +333,10 @@ impl Store {
         // Refuses a standby server: it may not have the rows of the newest photos yet.
         self.check_database().await?;
         let report = self.garbage_collector().run(options).await?;
-        if let (Some(files), false) = (&self.local, options.is_dry_run) {
-            files.remove_abandoned_uploads().await?;
+        if let (Some(files), false) = (&self.local, options.is_dry_run)
+            && let Err(error) = files.remove_abandoned_uploads().await
+        {
+            tracing::warn!(%error, "failed to remove what uploads left, trying again at the next collection");
         }
         Ok(report)
     }
@@ -393,6 +394,7 @@ impl Store {
         if let Some(jetstream) = &self.jetstream {
             jetstream.close().await;
         }
+        self.sql_queue.close().await;
         self.database.close().await;
     }
 }

@@ -144,6 +144,16 @@ fn links_that_would_lead_to_the_pod_are_refused() {
         let others = output(given);
         assert!(!others.contains(message), "{given}: {others}");
     }
+    let elsewhere = |name: &str| {
+        let env = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"https://photos.example\"}}]");
+        let production = ["--kube-version", "1.37.0", "--set", "settings.ENVIRONMENT=production"];
+        let arguments = [&production[..], &["--set-json", env.as_str()]].concat();
+        helm.command(&["template", "photofinish"], &arguments).stderr
+    };
+    let given = elsewhere("PHOTOFINISH_PUBLIC_URL");
+    assert!(!given.contains(message), "{given}");
+    let refused = elsewhere("PHOTOFINISH_CONSOLE_URL");
+    assert!(refused.contains(message), "{refused}");
 }
 
 #[test]

@@ -15,21 +15,33 @@ export interface Edits<T> {
 /** Begins a form over what is loaded, and goes on with it when that is loaded again. */
 export function useEdits<T extends object>(loaded: T): Edits<T> {
   const edits = useSignal<Partial<T>>({});
+  /** What is on its way to be saved: soon it is what the fields were before somebody touches them. */
+  const pending = useSignal<Partial<T>>({});
   const set = (change: Partial<T>) => {
     // What is set back to what it was is as if nobody had touched it.
-    edits.value = keep({ ...edits.value, ...change }, (name, value) => !isSame(value, loaded[name]));
+    edits.value = differing({ ...edits.value, ...change }, { ...loaded, ...pending.value });
   };
   const save = async (send: (changes: Partial<T>) => Promise<unknown>) => {
-    const sent = edits.value;
-    await send(keep(sent, (name, value) => !isSame(value, loaded[name])));
-    // What was filled in meanwhile stays.
-    edits.value = keep(edits.value, (name, value) => value !== sent[name]);
+    const sent = differing(edits.value, loaded);
+    pending.value = sent;
+    // What is filled in meanwhile stays.
+    edits.value = {};
+    try {
+      await send(sent);
+    } catch (error) {
+      // Nothing was saved: it is changed as before.
+      edits.value = differing({ ...sent, ...edits.value }, loaded);
+      throw error;
+    } finally {
+      pending.value = {};
+    }
   };
-  return { shown: { ...loaded, ...edits.value }, set, save };
+  return { shown: { ...loaded, ...pending.value, ...edits.value }, set, save };
 }
 
-function keep<T extends object>(edits: Partial<T>, isKept: (name: keyof T, value: unknown) => boolean): Partial<T> {
-  const kept = Object.entries(edits).filter(([name, value]) => isKept(name as keyof T, value));
+/** Those of some edits that are not what the fields were before. */
+function differing<T extends object>(edits: Partial<T>, before: T): Partial<T> {
+  const kept = Object.entries(edits).filter(([name, value]) => !isSame(value, before[name as keyof T]));
   return Object.fromEntries(kept) as Partial<T>;
 }
 

@@ -89,7 +89,8 @@ export interface ClientOptions {
 /** How a stream is followed. */
 export interface StreamOptions<T> {
   signal: AbortSignal;
-  onMessage: (message: T) => void;
+  /** Hears each message, and the id by which the stream can be resumed after it where it has one. */
+  onMessage: (message: T, id?: string) => void;
   /** Hears whether the stream is connected. */
   onConnection?: (connected: boolean) => void;
 }
@@ -177,7 +178,7 @@ export function createClient<O extends Known<O>>(options: ClientOptions): Client
               options.onFailure?.(ended);
               throw ended;
             }
-            if (event.name === "message") stream.onMessage(JSON.parse(event.data) as T);
+            if (event.name === "message") stream.onMessage(JSON.parse(event.data) as T, event.id);
           }
         } catch (error) {
           if (stream.signal.aborted) return;

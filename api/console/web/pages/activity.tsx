@@ -1,12 +1,13 @@
 /** What has happened, newest first, and what happens now. */
 
 import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 
 import type { Event as ActivityEvent } from "../api";
 import { call, follow } from "../calls";
 import { formatTime } from "../common/format";
 import { type ApiFailure, toApiFailure } from "../common/http";
-import { useWhile } from "../common/load";
+import { useWhileSeen } from "../common/load";
 import { Empty, ErrorState, Loading } from "../common/ui/states";
 import { ConnectionLost, Page } from "../shell";
 import { t, tCount, tName } from "../text";
@@ -24,17 +25,25 @@ export function ActivityPage() {
   const isAway = useSignal(false);
   const failure = useSignal<ApiFailure | undefined>(undefined);
   const titles = useSignal<Titles>(new Map());
-  useWhile((signal) => {
-    const keep = (more: ActivityEvent[]) => (events.value = [...more.toReversed(), ...events.value].slice(0, KEPT));
+  // Who comes back to the page goes on after what it has.
+  const cursor = useRef<string | undefined>(undefined);
+  useWhileSeen((signal) => {
+    const keep = (more: ActivityEvent[], after = cursor.current) => {
+      // Whoever has begun again since reads it once more.
+      if (signal.aborted) return;
+      events.value = [...more.toReversed(), ...events.value].slice(0, KEPT);
+      cursor.current = after;
+    };
     const begin = async () => {
       titles.value = await loadTitles(signal);
-      const cursor = await readBack(keep, signal);
+      await readBack(cursor.current, keep, signal);
       isThere.value = true;
-      const input = cursor ? { cursor } : {};
+      failure.value = undefined;
+      const input = cursor.current ? { cursor: cursor.current } : {};
       const onConnection = (connected: boolean) => (isAway.value = !connected);
       await follow<"events/list", ActivityEvent>("events/list", input, {
         signal,
-        onMessage: (event) => keep([event]),
+        onMessage: (event, id) => keep([event], id),
         onConnection,
       });
     };
@@ -57,16 +66,19 @@ export function ActivityPage() {
   );
 }
 
-/** Reads what has happened, oldest first as the service lists it; gives the cursor after the newest. */
-async function readBack(keep: (events: ActivityEvent[]) => void, signal: AbortSignal): Promise<string | undefined> {
-  let cursor: string | undefined;
+/** Reads what has happened after a cursor, or ever: oldest first as the service lists it, each page with the cursor after it. */
+async function readBack(
+  begin: string | undefined,
+  keep: (events: ActivityEvent[], after: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  let cursor = begin;
   for (let pages = 0; pages < MOST_PAGES; pages += 1) {
     const page = await call("events/list", { limit: 500, ...(cursor ? { cursor } : {}) }, signal);
-    keep(page.events);
+    keep(page.events, page.nextCursor);
     cursor = page.nextCursor;
     if (page.events.length < 500) break;
   }
-  return cursor;
 }
 
 function EventItem({ event, titles }: { event: ActivityEvent; titles: Titles }) {

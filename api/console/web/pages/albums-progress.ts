@@ -16,22 +16,34 @@ export class AlbumsProgress {
   private readonly seen = new Map<string, Signal<Progress | undefined>>();
   /** Those to be asked again, the one that waits the longest first. */
   private readonly due = new Set<string>();
+  /** Those that nothing was heard of for a while, to be asked once. */
+  private readonly stale = new Set<string>();
+  private readonly shown = new Set<string>();
 
   /** The progress of an album; undefined until it is known. */
   of(albumId: string): ReadonlySignal<Progress | undefined> {
     let progress = this.seen.get(albumId);
     if (!progress) {
-      progress = signal(undefined);
+      progress = signal<Progress | undefined>(undefined, {
+        watched: () => this.show(albumId),
+        unwatched: () => this.shown.delete(albumId),
+      });
       this.seen.set(albumId, progress);
       void this.ask(albumId);
     }
     return progress;
   }
 
+  private show(albumId: string): void {
+    this.shown.add(albumId);
+    // Without an answer the first call is still on its way.
+    if (this.seen.get(albumId)?.peek()) this.stale.add(albumId);
+  }
+
   /** Keeps what is shown up to date until it is aborted. */
   async follow(abort: AbortSignal): Promise<void> {
     // No event tells of what happened before, such as while the page was in the background.
-    for (const albumId of this.seen.keys()) this.due.add(albumId);
+    for (const albumId of this.shown) this.stale.add(albumId);
     const onMessage = ({ data: { albumId } }: ActivityEvent) => {
       if (typeof albumId === "string" && this.seen.has(albumId)) this.due.add(albumId);
     };
@@ -43,9 +55,15 @@ export class AlbumsProgress {
     while (!abort.aborted) {
       await wait(ROUND_MS, abort);
       if (abort.aborted) return;
-      const asked = [...this.due].slice(0, MOST_ASKED);
-      await Promise.all(asked.map((albumId) => this.ask(albumId)));
+      await Promise.all(this.next().map((albumId) => this.ask(albumId)));
     }
+  }
+
+  /** Those to ask in a round: the due ones first, but one place is for a stale one, so that busy albums never keep them all. */
+  private next(): string[] {
+    const due = [...this.due].filter((albumId) => this.shown.has(albumId));
+    const stale = [...this.stale].filter((albumId) => this.shown.has(albumId));
+    return [...new Set([...due.slice(0, MOST_ASKED - 1), ...stale, ...due])].slice(0, MOST_ASKED);
   }
 
   private async ask(albumId: string): Promise<void> {
@@ -53,6 +71,7 @@ export class AlbumsProgress {
     if (!progress) return;
     // Before the call: an event that comes meanwhile may tell of what the answer does not have yet.
     this.due.delete(albumId);
+    this.stale.delete(albumId);
     // A card without an answer stays as it is; the page of the album says why there is none.
     progress.value = await call("albums/progress", { albumId }).catch(() => progress.value);
     const { queued = 0, processing = 0 } = progress.value ?? {};

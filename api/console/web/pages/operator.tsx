@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { PipelineOverview, Process, ServiceHealth } from "../api";
 import { call, follow, mode } from "../calls";
 import { formatAgo, formatBytes, formatDuration, formatNumber } from "../common/format";
-import { useAction, useLoad, useWhile } from "../common/load";
+import { useAction, useLoad, useWhileSeen } from "../common/load";
 import { Bar, Tag } from "../common/ui/bar";
 import { Button } from "../common/ui/button";
 import { FormDialog } from "../common/ui/dialog";
@@ -30,7 +30,7 @@ export function OperatorPage() {
   const health = useLoad((signal) => call("operator/get", {}, signal), []);
   const processes = useSignal<Process[] | undefined>(undefined);
   const isAway = useSignal(false);
-  useWhile((signal) => {
+  useWhileSeen((signal) => {
     const onMessage = (pipeline: PipelineOverview) => (processes.value = pipeline.processes);
     const onConnection = (connected: boolean) => (isAway.value = !connected);
     follow("pipeline/get", {}, { signal, onMessage, onConnection }).catch(() => undefined);
@@ -159,7 +159,8 @@ function createId(): string {
 }
 
 function GrantCredits({ onClose }: { onClose: () => void }) {
-  // One for all attempts: where the answer of the first is lost, the second grants nothing more.
+  // One for all attempts, also with other values: where the answer of the first is lost, the second grants nothing more. Who
+  // wants to grant more all the same opens the dialog again.
   const [grantId] = useState(createId);
   const organization = useSignal(session.value?.organization.name ?? "");
   const chosen = useSignal<Mode>(mode.value);

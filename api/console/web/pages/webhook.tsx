@@ -133,6 +133,7 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
   const webhookId = webhook.id;
   const secret = useSignal<string | null>(null);
   const isEditing = useSignal(false);
+  const isRotating = useSignal(false);
   const isDeleting = useSignal(false);
   const test = useAction(async () => {
     await call("webhooks/test", { webhookId });
@@ -143,9 +144,6 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
     load.value.value = await call("webhooks/update", { webhookId, enabled: !webhook.enabled });
     // What waits is given up when it is switched off.
     onTest();
-  });
-  const rotate = useAction(async () => {
-    secret.value = (await call("webhooks/rotate", { webhookId, overlapHours: OVERLAP_HOURS })).secret;
   });
   const remove = useAction(async () => {
     await call("webhooks/delete", { webhookId });
@@ -162,14 +160,22 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
         <Button busy={toggle.isBusy.value} onClick={() => void toggle.run()}>
           {t(webhook.enabled ? "webhooks.switch_off" : "webhooks.switch_on")}
         </Button>
-        <Button busy={rotate.isBusy.value} onClick={() => void rotate.run()}>
-          {t("webhooks.rotate")}
-        </Button>
+        <Button onClick={() => (isRotating.value = true)}>{t("webhooks.rotate")}</Button>
         <Button kind="danger" onClick={() => (isDeleting.value = true)}>
           {t("webhooks.delete")}
         </Button>
       </div>
-      <Failed failure={test.failure.value ?? toggle.failure.value ?? rotate.failure.value} />
+      <Failed failure={test.failure.value ?? toggle.failure.value} />
+      {isRotating.value && (
+        <RotateSecret
+          webhookId={webhookId}
+          onClose={() => (isRotating.value = false)}
+          onRotated={(made) => {
+            isRotating.value = false;
+            secret.value = made;
+          }}
+        />
+      )}
       {secret.value && <SecretDialog secret={secret.value} onClose={() => (secret.value = null)} />}
       {isEditing.value && (
         <EditWebhook
@@ -194,6 +200,19 @@ function WebhookActions({ webhook, load, onTest }: { webhook: Webhook; load: Loa
         </FormDialog>
       )}
     </>
+  );
+}
+
+/** Asks first: a second rotation within the hours of the first leaves receivers that have the oldest secret alone. */
+function RotateSecret(props: { webhookId: string; onClose: () => void; onRotated: (secret: string) => void }) {
+  const { webhookId, onClose, onRotated } = props;
+  const rotate = useAction(async () => {
+    onRotated((await call("webhooks/rotate", { webhookId, overlapHours: OVERLAP_HOURS })).secret);
+  });
+  return (
+    <FormDialog title={t("webhooks.rotate")} action={t("webhooks.create")} does={rotate} onClose={onClose}>
+      <p>{t("webhooks.rotate_text", { hours: OVERLAP_HOURS })}</p>
+    </FormDialog>
   );
 }
 

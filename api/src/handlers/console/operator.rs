@@ -1,5 +1,6 @@
 //! What operators see of the whole service, and the credits that they grant.
 
+use photofinish_store::StoreErrorKind;
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{Credits, NewGrant};
 use photofinish_store::model::ids::GrantId;
@@ -8,6 +9,7 @@ use time::OffsetDateTime;
 use crate::auth::Operator;
 use crate::context::Context;
 use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::validate::issues::{Issue, PathSegment, code};
 use crate::wire::console::Nothing;
 use crate::wire::console::operator::{GrantCredits, GrantedBalance, ServiceHealth, WaitingPhotos};
@@ -43,7 +45,12 @@ pub(crate) async fn grant(
         granted_by: caller.signed_in.account.to_string(),
     };
     let id = input.grant.unwrap_or_else(GrantId::generate);
-    let balance = ctx.store.credits.grant_once(id, grant).await?;
+    let balance = match ctx.store.credits.grant_once(id, grant).await {
+        Err(error) if error.kind == StoreErrorKind::Conflict => {
+            return Err(ApiError::new(ErrorKind::Conflict).with_code("GRANTED_OTHERWISE"));
+        }
+        granted => granted?,
+    };
     tracing::info!(grant.id = %id, organization.id = %organization, by = %caller.signed_in.account, %amount, "credits granted");
     Ok(GrantedBalance { balance: balance.available().to_f64() })
 }

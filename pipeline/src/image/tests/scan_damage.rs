@@ -77,12 +77,21 @@ fn warning_of(file: &[u8]) -> Option<String> {
     turbo.decompress(file, image).err().map(|error| error.to_string())
 }
 
-/// Whether a warning is of bytes that are left over: in front of a restart marker, or more than a camera leaves in front of
-/// the end marker.
+/// Whether a warning is of bytes that are left over: more than a camera leaves in front of a restart marker or the end marker.
 fn is_of_left_over_bytes(warning: &str) -> bool {
     let Some((before, marker)) = warning.split_once(" extraneous bytes before marker ") else { return false };
     let count: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
-    marker != "0xd9" || count > 16
+    let harmless = match marker {
+        "0xd9" => 16,
+        restart if is_restart(restart) => 4,
+        _ => 0,
+    };
+    count > harmless
+}
+
+/// Whether a marker, as libjpeg-turbo writes it, is one of the eight restart markers.
+fn is_restart(marker: &str) -> bool {
+    matches!(marker.as_bytes(), [b'0', b'x', b'd', b'0'..=b'7'])
 }
 
 /// Whether our decoder takes a file for whole at full size.
@@ -102,7 +111,7 @@ fn bytes_that_a_damaged_scan_leaves_over_are_damage() {
         assert!(difference < 20.0, "{name}: {difference}");
         for length in [64, 4096] {
             let mut seen = 0;
-            for seed in 0..200 {
+            for seed in 0..400 {
                 let damaged = overwrite(&whole, length, seed);
                 let Some(warning) = warning_of(&damaged) else { continue };
                 if !is_of_left_over_bytes(&warning) || is_whole_here(&damaged) {
@@ -115,6 +124,39 @@ fn bytes_that_a_damaged_scan_leaves_over_are_damage() {
             assert!(seen > 50, "{name}, {length} bytes: only {seen} such files");
         }
     }
+}
+
+#[test]
+fn up_to_four_bytes_before_a_restart_marker_are_harmless() {
+    let whole = with_restarts(&noisy_scene(320, 240));
+    let pixels = decode(&whole, 320).unwrap();
+    let is_marker = |place: &usize| whole[*place] == 0xff && matches!(whole[place + 1], 0xd0..=0xd7);
+    let markers: Vec<usize> = (scan_start(&whole)..whole.len() - 1).filter(is_marker).collect();
+    assert_eq!(markers.len(), 14);
+    let with_strays = |place: usize, count: usize| {
+        let strays = vec![0x11_u8; count];
+        [&whole[..place], &strays, &whole[place..]].concat()
+    };
+    let (mut harmless, mut damaged) = (0, 0);
+    for place in markers {
+        for count in 1..=4 {
+            let file = with_strays(place, count);
+            let case = format!("{count} bytes at {place}");
+            assert!(!is_whole_here(&file), "{case}");
+            let decoded = decode(&file, 320).expect(&case);
+            assert!(decoded.frame().pixels() == pixels.frame().pixels(), "{case}: other pixels");
+            // Of bytes that it has read in advance, libjpeg-turbo warns at a later marker.
+            let warning = warning_of(&file).unwrap_or_default();
+            let marker = warning.split_once(" extraneous bytes before marker ").map(|(_, marker)| marker);
+            harmless += usize::from(marker.is_some_and(is_restart));
+        }
+        let file = with_strays(place, 40);
+        if warning_of(&file).is_some_and(|warning| is_of_left_over_bytes(&warning)) {
+            assert_eq!(decode_failure(&file), FailureReason::CorruptImage, "40 bytes at {place}");
+            damaged += 1;
+        }
+    }
+    assert!(harmless > 0 && damaged > 0, "{harmless} and {damaged} files");
 }
 
 /// The bytes of some bits, filled with ones, with stuffed zeros.

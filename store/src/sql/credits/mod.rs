@@ -212,8 +212,15 @@ impl CreditLedger for SqlCredits {
         };
         let written = written.await;
         match written {
-            // One that is not answered may have been made: writing the counts again would count twice.
-            Ok(transaction) => transaction.commit(OPERATION).await,
+            Ok(transaction) => {
+                let is_undone = transaction.is_undone_by_failed_commit();
+                let committed = transaction.commit(OPERATION).await;
+                // One that is not answered may have been made: writing the counts again would count twice.
+                if committed.is_err() && is_undone {
+                    self.meter.put_back(counts);
+                }
+                committed
+            }
             Err(error) => {
                 self.meter.put_back(counts);
                 Err(error)

@@ -76,7 +76,7 @@ impl PhotoStateRow {
 }
 
 /// What [`QueueWrites::queue_photos`] sets, except for the values of each photo. `$now` is the parameter of the time,
-/// `$price` that of what is held for a photo that is not paid.
+/// `$price` that of what is held for a photo that is not paid. None of the photos has pictures.
 macro_rules! queue_uploaded {
     ($now:literal, $price:literal, $rest:expr) => {
         concat!(
@@ -85,6 +85,7 @@ macro_rules! queue_uploaded {
             ", updated_at = ",
             $now,
             ", published_at = null, attempts = 0, failure = null, failure_detail = null, settled_at = null, \
+             width = null, height = null, \
              organization = (select organization from album where album.id = photo.album), \
              held = case when charged_at is null then ",
             $price,

@@ -13,8 +13,9 @@ pub(crate) const OPERATION: &str = "delete old events";
 const BATCH: i64 = 1000;
 
 /// How much longer an event is kept while a delivery of it is pending. The attempts end after a day, but begin late where nothing
-/// ran meanwhile, and wait where the secret of a webhook cannot be opened.
-const MAX_PENDING_MICROS: i64 = 30 * 86_400_000_000;
+/// ran meanwhile. Not longer: the events of all tenants after it are kept too, and where the secret of a webhook cannot be opened
+/// a delivery waits for ever.
+const MAX_PENDING_MICROS: i64 = 3 * 86_400_000_000;
 
 const OLDEST: &str = "select told.sequence, told.organization, told.mode, told.created_at, \
      (select count(*) from webhook_delivery as delivery where delivery.event = told.sequence and delivery.state = 'pending') \
@@ -23,6 +24,9 @@ const OLDEST: &str = "select told.sequence, told.organization, told.mode, told.c
 /// Deletes the oldest events, those from before `before` (microseconds); returns how many. An event that is younger than
 /// its number suggests keeps those after it for a while, and so does one with a pending delivery.
 pub(crate) async fn remove_expired(transaction: &mut Transaction, before: i64) -> Result<u64> {
+    // Tests of webhooks have no event, and wait for none.
+    let tests = "delete from webhook_delivery where event is null and created_at < $1";
+    query(OPERATION, tests).bind(before).execute(&mut *transaction).await?;
     let oldest: Vec<(i64, OrganizationId, String, i64, i64)> =
         query(OPERATION, OLDEST).bind(BATCH).fetch_all(&mut *transaction).await?;
     let mut lost: BTreeMap<(OrganizationId, String), i64> = BTreeMap::new();
@@ -46,12 +50,8 @@ pub(crate) async fn remove_expired(transaction: &mut Transaction, before: i64) -
             .execute(&mut *transaction)
             .await?;
     }
-    // Deliveries of events that are no longer there say nothing any more; tests are as old as the events of their time.
-    for (delete, bound) in [
-        ("delete from webhook_delivery where event <= $1", last),
-        ("delete from webhook_delivery where event is null and created_at < $1", before),
-    ] {
-        query(OPERATION, delete).bind(bound).execute(&mut *transaction).await?;
-    }
+    // Deliveries of events that are no longer there say nothing any more.
+    let deliveries = "delete from webhook_delivery where event <= $1";
+    query(OPERATION, deliveries).bind(last).execute(&mut *transaction).await?;
     query(OPERATION, "delete from event where sequence <= $1").bind(last).execute(transaction).await
 }

@@ -1,5 +1,6 @@
 //! Leases photos of the queue. Every function that writes runs inside the caller's transaction.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use uuid::Uuid;
 
 use super::finish::{FailedPhoto, PhotoFailure, fail_locked_photos};
 use crate::metric_names;
+use crate::model::album::AlbumConfig;
 use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{BoundingBox, FailureReason, PhotoState};
@@ -15,8 +17,7 @@ use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
 use crate::sql::erasures::guard::load_places;
 use crate::sql::queue::selection::{
-    AlbumCache, LeasedAlbum, Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos,
-    organizations_with_photos, select_photos,
+    Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos, organizations_with_photos, select_photos,
 };
 use crate::sql::row_types::from_json;
 use crate::sql::statement::{Statement, query};
@@ -69,13 +70,13 @@ pub(crate) async fn lease_fresh(
     turns: &mut Turns,
 ) -> Result<Vec<Lease>> {
     let quota = Quota::Photos(limit);
-    let mut selected = select_photos(transaction, &FRESH_PHOTOS, quota, max_cells, turns).await?;
+    let selected = select_photos(transaction, &FRESH_PHOTOS, quota, max_cells, turns).await?;
     let candidates: Vec<LeaseCandidate> = selected
         .photos
         .iter()
         .map(|selected| LeaseCandidate { photo: selected.photo, attempts: 0 })
         .collect();
-    assign_leases(transaction, &candidates, window, &mut selected.albums).await
+    assign_leases(transaction, &candidates, window).await
 }
 
 /// The result of [`lease_suspect`].
@@ -106,9 +107,7 @@ pub(crate) async fn lease_suspect(
         fail_crash_suspects(transaction, &[CrashSuspect { photo, attempts, held }], ledger).await?;
         return Ok(SuspectLease::Failed);
     }
-    let leases =
-        assign_leases(transaction, &[LeaseCandidate { photo, attempts }], window, &mut AlbumCache::new())
-            .await?;
+    let leases = assign_leases(transaction, &[LeaseCandidate { photo, attempts }], window).await?;
     Ok(leases.into_iter().next().map_or(SuspectLease::None, SuspectLease::Leased))
 }
 
@@ -134,8 +133,7 @@ pub(crate) async fn lease_named(
         photos.iter().zip(&decisions).filter(|(_, decision)| matches!(decision, LeaseDecision::Grant));
     let candidates: Vec<LeaseCandidate> =
         fresh.map(|(photo, _)| LeaseCandidate { photo: *photo, attempts: 0 }).collect();
-    let mut leases =
-        assign_leases(transaction, &candidates, window, &mut AlbumCache::new()).await?.into_iter();
+    let mut leases = assign_leases(transaction, &candidates, window).await?.into_iter();
     let mut crashed: Vec<CrashSuspect> = Vec::new();
     let mut outcomes = Vec::with_capacity(photos.len());
     for (photo, decision) in photos.iter().zip(decisions) {
@@ -221,12 +219,25 @@ async fn fail_crash_suspects(
     Ok(())
 }
 
-/// Assigns a lease to each photo and counts the attempts. Returns the leases in order.
+/// What leases of photos of an album say of it.
+#[derive(Clone)]
+struct LeasedAlbum {
+    organization: OrganizationId,
+    config: Arc<AlbumConfig>,
+    /// Whether faces or bibs were erased in it.
+    has_erasures: bool,
+    /// The version of its watermark; 0 without one.
+    watermark_version: i64,
+}
+
+/// Assigns a lease to each locked photo and counts the attempts. Returns the leases in order.
+///
+/// Their albums are read after the photos were locked: when an album whose settings were changed is reprocessed, a photo either
+/// has the new ones, or its lease is waited for and asked for again.
 async fn assign_leases(
     transaction: &mut Transaction,
     candidates: &[LeaseCandidate],
     window: LeaseWindow,
-    known: &mut AlbumCache,
 ) -> Result<Vec<Lease>> {
     if candidates.is_empty() {
         return Ok(Vec::new());
@@ -234,6 +245,7 @@ async fn assign_leases(
     let assigned: Vec<(PhotoRef, LeaseId)> =
         candidates.iter().map(|candidate| (candidate.photo, LeaseId::generate())).collect();
     let queued = transaction.queue_writes().assign_leases(&assigned, window).await?;
+    let mut known: HashMap<AlbumId, LeasedAlbum> = HashMap::new();
     let mut leases = Vec::with_capacity(assigned.len());
     for ((PhotoRef { album, photo }, id), LeaseCandidate { attempts, .. }) in
         assigned.into_iter().zip(candidates)

@@ -138,6 +138,13 @@ impl SqlQueue {
         Ok(())
     }
 
+    /// Gives photos back whose leases nobody knows of, before the process ends; where that fails, their leases expire.
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.release_unanswered().await {
+            tracing::warn!(%error, "failed to give photos back whose leases may have been committed without an answer");
+        }
+    }
+
     /// Gives photos back that were leased by calls which do not know of it.
     async fn release_unanswered(&self) -> Result<()> {
         const OPERATION: &str = "release photos";

@@ -10,17 +10,21 @@ use crate::sql::credits::SharedLedger;
 use crate::sql::credits::acceptance::Acceptance;
 use crate::sql::credits::ledger::Writer;
 use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::parse_photo_state;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{PhotoRef, Reprocessed, Result};
 
 /// Requeues ready and failed photos, and holds `$price` for those that were never ready. Their detections stay searchable
-/// until new ones replace them.
+/// until new ones replace them. Photos that wait and have a size have pictures: those that failed have none, but versions before
+/// this one left them their size.
 macro_rules! requeue {
     ($price:literal) => {
         concat!(
             "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
              confirmed_at = $2, updated_at = $2, published_at = null, \
              organization = (select organization from album where album.id = photo.album), \
+             width = case when state = 'failed' then null else width end, \
+             height = case when state = 'failed' then null else height end, \
              held = case when charged_at is null then ",
             $price,
             " else 0 end where album = $1 "
@@ -39,14 +43,16 @@ const OPERATION: &str = "reprocess an album";
 macro_rules! select_batch {
     ($lock:literal) => {
         concat!(
-            "select id, state from photo where album = $1 and state in ('ready', 'failed', 'processing') and id > $2 \
-             order by id limit $3",
+            "select id, state from photo where album = $1 and state in ('ready', 'failed', 'processing', 'queued') \
+             and id > $2 order by id limit $3",
             $lock
         )
     };
 }
 
-/// The photos of a batch, locked: before the balance, as everywhere. One that is about to be ready is waited for.
+/// The photos of a batch, locked: before the balance, as everywhere. One that is about to be ready is waited for, and so is one
+/// that is about to be leased, whose worker may have the settings of before. Those that are still queued are leased later, with
+/// the settings of then.
 pub(crate) const LOCK_BATCH: Statement =
     Statement::PerDialect { sqlite: select_batch!(""), postgres: select_batch!(" for no key update") };
 
@@ -125,6 +131,7 @@ pub(super) async fn reprocess(
     album: AlbumId,
 ) -> Result<Reprocessed> {
     let mut reprocessed = Reprocessed::default();
+    let mut asked_again = 0;
     let mut after = PhotoId(Uuid::nil());
     loop {
         let mut transaction = database.begin_write(OPERATION).await?;
@@ -135,12 +142,17 @@ pub(super) async fn reprocess(
             .fetch_all(&mut transaction)
             .await?;
         let last = locked.last().map(|(id, _)| *id).filter(|_| locked.len() as i64 == BATCH);
-        let processing = PhotoState::Processing.as_str();
-        let (processing, settled): (Vec<_>, Vec<_>) =
-            locked.into_iter().partition(|(_, state)| state == processing);
-        ask_again(&mut transaction, album, to_uuids(processing)).await?;
+        let (mut processing, mut settled) = (Vec::new(), Vec::new());
+        for (photo, state) in locked {
+            match parse_photo_state(&state)? {
+                PhotoState::Processing => processing.push(photo.0),
+                PhotoState::Ready | PhotoState::Failed => settled.push(photo.0),
+                PhotoState::Queued | PhotoState::AwaitingUpload => {}
+            }
+        }
+        asked_again += ask_again(&mut transaction, album, processing).await?;
         let count = settled.len() as u64;
-        let queued = requeue_batch(&mut transaction, shared, album, to_uuids(settled)).await?;
+        let queued = requeue_batch(&mut transaction, shared, album, settled).await?;
         transaction.commit(OPERATION).await?;
         reprocessed.queued += queued;
         reprocessed.declined += count - queued;
@@ -149,23 +161,19 @@ pub(super) async fn reprocess(
             None => break,
         }
     }
-    if reprocessed.queued == 0 && reprocessed.declined > 0 {
+    if reprocessed.queued == 0 && asked_again == 0 && reprocessed.declined > 0 {
         return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
     }
     Ok(reprocessed)
 }
 
-fn to_uuids(photos: Vec<(PhotoId, String)>) -> Vec<Uuid> {
-    photos.into_iter().map(|(id, _)| id.0).collect()
-}
-
-/// Asks again for locked photos that are being processed.
-async fn ask_again(transaction: &mut Transaction, album: AlbumId, photos: Vec<Uuid>) -> Result<()> {
+/// Asks again for locked photos that are being processed; returns how many.
+async fn ask_again(transaction: &mut Transaction, album: AlbumId, photos: Vec<Uuid>) -> Result<u64> {
     if photos.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let now = transaction.read_clock(OPERATION).await?;
-    query(OPERATION, ASK_AGAIN).bind(album).bind(now).bind(photos).execute(transaction).await.map(drop)
+    query(OPERATION, ASK_AGAIN).bind(album).bind(now).bind(photos).execute(transaction).await
 }
 
 /// Requeues locked photos; returns how many.
@@ -175,6 +183,9 @@ async fn requeue_batch(
     album: AlbumId,
     locked: Vec<Uuid>,
 ) -> Result<u64> {
+    if locked.is_empty() {
+        return Ok(0);
+    }
     let now = transaction.read_clock(OPERATION).await?;
     let mut acceptance = Acceptance::of_many(transaction, shared, album, now).await?;
     let requeued: Vec<(PhotoId, i64)> = query(OPERATION, REQUEUE_BATCH)

@@ -5,7 +5,6 @@
 //! organizations, one for each organization served and one for each batch of photos, all of them index probes.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -28,7 +27,7 @@ const OPERATION: &str = "select waiting photos";
 pub(crate) struct WaitingPhotos {
     /// The organizations after `$1`, `$2` at most.
     pub(crate) organizations: Statement,
-    /// The open albums of organization `$3` after `$1`, `$2` at most, with owner and configuration.
+    /// The open albums of organization `$3` after `$1`, `$2` at most, with their configurations, by which photos cost.
     pub(crate) albums: Statement,
     /// The photos of organization `$1` and album `$2` after photo `$4` queued at `$3`, `$5` at most.
     pub(crate) photos: Statement,
@@ -62,10 +61,7 @@ macro_rules! albums_with_photos {
             $condition,
             " and photo.organization = $3 and photo.album > waiting.album order by photo.album limit 1) \
              from waiting where waiting.album is not null) \
-             select album, (select organization from album where album.id = waiting.album), \
-             (select config from album where album.id = waiting.album), \
-             (select erasures from album where album.id = waiting.album), \
-             (select watermark_version from album where album.id = waiting.album) from waiting where album is not null \
+             select album, (select config from album where album.id = waiting.album) from waiting where album is not null \
              and (select closed_at from album where album.id = waiting.album) is null limit $2"
         )
     };
@@ -107,27 +103,11 @@ struct AlbumTurns {
     last_album: Option<AlbumId>,
 }
 
-/// What leases of photos of an album say of it.
-#[derive(Clone)]
-pub(crate) struct LeasedAlbum {
-    pub(crate) organization: OrganizationId,
-    pub(crate) config: Arc<AlbumConfig>,
-    /// Whether faces or bibs were erased in it.
-    pub(crate) has_erasures: bool,
-    /// The version of its watermark; 0 without one.
-    pub(crate) watermark_version: i64,
-}
-
-/// The albums that were loaded in this transaction.
-pub(crate) type AlbumCache = HashMap<AlbumId, LeasedAlbum>;
-
 /// The selected photos, in the order in which they are served.
 #[derive(Default)]
 pub(crate) struct Selection {
     pub(crate) photos: Vec<SelectedPhoto>,
     pub(crate) cost: u64,
-    /// The albums of the photos, and others.
-    pub(crate) albums: AlbumCache,
 }
 
 pub(crate) struct SelectedPhoto {
@@ -162,10 +142,9 @@ pub(crate) async fn select_photos(
                 selection.cost = selection.cost.saturating_add(cost);
                 selection.photos.push(photo);
             }
-            None => selection.albums.extend(queues.remove(position).into_albums()),
+            None => drop(queues.remove(position)),
         }
     }
-    selection.albums.extend(queues.into_iter().flat_map(OrganizationQueue::into_albums));
     Ok(selection)
 }
 
@@ -260,8 +239,8 @@ struct OrganizationQueue {
     albums: Option<Vec<AlbumQueue>>,
 }
 
-/// An album, its owner, its configuration, how many erasures it has had, and the version of its watermark.
-type AlbumRow = (AlbumId, OrganizationId, String, i64, i64);
+/// An album and its configuration.
+type AlbumRow = (AlbumId, String);
 
 /// A photo, when it was queued, and its bytes.
 type PhotoRow = (PhotoId, i64, Option<i64>);
@@ -269,7 +248,6 @@ type PhotoRow = (PhotoId, i64, Option<i64>);
 /// The waiting photos of an album.
 struct AlbumQueue {
     id: AlbumId,
-    album: LeasedAlbum,
     cells: u64,
     /// Photos that were read and not served yet.
     photos: VecDeque<PhotoRow>,
@@ -292,7 +270,7 @@ impl OrganizationQueue {
         let ring = Ring { beginning: AlbumId(Uuid::nil()), last: &mut turns.last_album };
         let list_after =
             |after| query(OPERATION, waiting.albums).bind(after).bind(KEYS_PER_CALL as i64).bind(self.id);
-        let rows = ring.load(transaction, list_after, |(id, ..): &AlbumRow| *id).await?;
+        let rows = ring.load(transaction, list_after, |(id, _): &AlbumRow| *id).await?;
         turns.albums.forget_paid();
         let albums = rows.into_iter().map(|row| AlbumQueue::new(row, max_cells));
         self.albums = Some(albums.collect::<Result<_>>()?);
@@ -327,20 +305,15 @@ impl OrganizationQueue {
             }
         }
     }
-
-    fn into_albums(self) -> impl Iterator<Item = (AlbumId, LeasedAlbum)> {
-        self.albums.into_iter().flatten().map(|queue| (queue.id, queue.album))
-    }
 }
 
 impl AlbumQueue {
     fn new(row: AlbumRow, max_cells: u32) -> Result<Self> {
-        let (id, organization, config, erasures, watermark_version) = row;
-        let config: Arc<AlbumConfig> = Arc::new(from_json(&config)?);
+        let (id, config) = row;
+        let config: AlbumConfig = from_json(&config)?;
         let cells = count_cells(&config, max_cells);
         let last = (i64::MIN, PhotoId(Uuid::nil()));
-        let album = LeasedAlbum { organization, config, has_erasures: erasures > 0, watermark_version };
-        Ok(Self { id, album, cells, photos: VecDeque::new(), last, has_more: true })
+        Ok(Self { id, cells, photos: VecDeque::new(), last, has_more: true })
     }
 
     /// `organization` is the one in the photos' rows, which need not be the owner.

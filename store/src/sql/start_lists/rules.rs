@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bibs::judge::{BibRule, judge_photo};
+use crate::bounded_cache::BoundedCache;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::AlbumConfig;
 use crate::model::ids::AlbumId;
 use crate::model::photo::DetectedText;
-use crate::recently_used::RecentlyUsed;
 use crate::sql::database::Database;
 use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
@@ -16,8 +16,10 @@ use crate::traits::{PhotoResults, Result};
 
 use super::{entries, formats};
 
-/// Bibs of all albums whose rules are kept: albums take turns, so that the rules of all that are in use should fit. A million
-/// takes some 100 MB.
+/// Bibs of all albums whose rules are kept: albums take turns, so that the rules of all that are in use should fit. A bib of a
+/// start list takes 70 to 110 bytes, in a set and in a sorted list: twice 16 bytes that point to it, the set's spare room, and two
+/// small allocations. One with leading zeros takes some 250, as it is there without them too. So a million takes 100 MB, 250 MB at
+/// most, and twice as many would not leave enough of the 600 MB that the whole process should take.
 const MAX_BIBS: usize = 1_000_000;
 
 /// As how many bibs an album counts beside those that it has: for its pattern, and so that albums without bibs are bounded too.
@@ -47,7 +49,7 @@ pub(crate) type JudgedBy = HashMap<AlbumId, i64>;
 /// The rules of albums whose photos this process judges. What is older than the database is found out and left behind
 /// at the first use.
 #[derive(Default)]
-pub(crate) struct RulesCache(Mutex<RecentlyUsed<AlbumId, KeptRules>>);
+pub(crate) struct RulesCache(Mutex<BoundedCache<AlbumId, KeptRules>>);
 
 struct KeptRules {
     rules: Arc<BibRules>,
@@ -135,7 +137,7 @@ impl RulesCache {
         rules
     }
 
-    fn lock(&self) -> MutexGuard<'_, RecentlyUsed<AlbumId, KeptRules>> {
+    fn lock(&self) -> MutexGuard<'_, BoundedCache<AlbumId, KeptRules>> {
         // Every change is one call of the cache, so a panic left nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
