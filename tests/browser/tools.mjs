@@ -39,7 +39,7 @@ export async function checkAccessibility(page) {
   // Not as an element of the page: its policy forbids scripts of others.
   await page.evaluate(axe);
   const violations = await page.evaluate(async () => {
-    // A button that changes its colour has neither of the two meanwhile. What moves for ever is not waited for.
+    // While a button's colour changes, its contrast is that of neither. Endless animations are left out.
     const ending = document.getAnimations().filter(({ effect }) => Number.isFinite(effect?.getComputedTiming().endTime));
     await Promise.all(ending.map((animation) => animation.finished.catch(() => {})));
     const result = await globalThis.axe.run(document, { resultTypes: ["violations"], rules: { "target-size": { enabled: true } } });

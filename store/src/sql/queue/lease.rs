@@ -232,8 +232,8 @@ struct LeasedAlbum {
 
 /// Assigns a lease to each locked photo and counts the attempts. Returns the leases in order.
 ///
-/// Their albums are read after the photos were locked: when an album whose settings were changed is reprocessed, a photo either
-/// has the new ones, or its lease is waited for and asked for again.
+/// Reads their albums after the photos were locked. When an album is reprocessed after its settings have changed, the lease of
+/// a photo either has the new settings, or reprocessing blocks on the row's lock until the lease is committed and marks the photo.
 async fn assign_leases(
     transaction: &mut Transaction,
     candidates: &[LeaseCandidate],

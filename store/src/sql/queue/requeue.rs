@@ -50,9 +50,9 @@ macro_rules! select_batch {
     };
 }
 
-/// The photos of a batch, locked: before the balance, as everywhere. One that is about to be ready is waited for, and so is one
-/// that is about to be leased, whose worker may have the settings of before. Those that are still queued are leased later, with
-/// the settings of then.
+/// The photos of a batch, locked: before the balance, as everywhere. This blocks until transactions that are making some of them
+/// ready, or leasing them with the old settings, have ended. Photos that are still queued then will be leased with the new
+/// settings.
 pub(crate) const LOCK_BATCH: Statement =
     Statement::PerDialect { sqlite: select_batch!(""), postgres: select_batch!(" for no key update") };
 
