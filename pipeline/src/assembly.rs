@@ -30,7 +30,7 @@ use crate::engine::status::SharedState;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{GenerationFactory, PendingGeneration};
 use crate::image::decoder::Decoder;
-use crate::image::pool::PixelPool;
+use crate::image::pool::BufferPool;
 use crate::settings::{PipelineDependencies, PipelineSettings};
 use crate::stages::decode::Decode;
 use crate::stages::detect::Detect;
@@ -67,7 +67,7 @@ pub(crate) struct Assembly {
     pub(crate) shared: Arc<SharedState>,
     /// All generations of all lanes share the pool of buffers and the cores. Each has its own budgets, because closing one ends
     /// it.
-    pub(crate) pool: PixelPool,
+    pub(crate) pool: BufferPool,
     pub(crate) cpu_shares: CpuShares,
     /// For a photo that needs more pixels than a lane's budget is meant for: one in all lanes.
     pub(crate) oversize_pixels: OversizePlace,
@@ -175,6 +175,7 @@ impl Assembly {
         let (blobs, store_client) = (Arc::clone(&self.dependencies.blobs), store.clone());
         let (file_budget, limits) = (budgets.files.clone(), self.settings.limits);
         let watermarks = Arc::new(WatermarkCache::new(Arc::clone(&self.dependencies.watermarks)));
+        let pool = self.pool.clone();
         Arc::new(move || {
             Ok(Fetch {
                 blobs: Arc::clone(&blobs),
@@ -182,6 +183,7 @@ impl Assembly {
                 file_budget: file_budget.clone(),
                 limits,
                 watermarks: Arc::clone(&watermarks),
+                pool: pool.clone(),
             })
         })
     }

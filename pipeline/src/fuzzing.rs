@@ -3,7 +3,7 @@
 
 use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
-use crate::image::pool::PixelPool;
+use crate::image::pool::BufferPool;
 use crate::image::upright_resizer::UprightResizer;
 use crate::settings::Limits;
 
@@ -21,7 +21,7 @@ const LONG_SIDE: u32 = 64;
 /// When a limit or a promised size is exceeded.
 pub fn check_photo(file: &[u8]) -> bool {
     let exif = ExifData::read(file);
-    let pool = PixelPool::default();
+    let pool = BufferPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).expect("a decoder is a few kilobytes");
     let limit = LIMITS.max_pixels * MAX_BYTES_PER_PIXEL + LIMITS.max_file_bytes;
     let mut photos = 0;

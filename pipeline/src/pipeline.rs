@@ -11,7 +11,7 @@ use crate::engine::stage::STAGES;
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
 use crate::engine::suspect_gate::SuspectGate;
 use crate::engine::sync::lock;
-use crate::image::pool::PixelPool;
+use crate::image::pool::BufferPool;
 use crate::lane::Lane;
 use crate::settings::{PipelineDependencies, PipelineSettings};
 
@@ -32,7 +32,7 @@ impl Pipeline {
         let count = dependencies.models.len();
         let stats = Arc::new(PipelineStats::new(&STAGES));
         let suspect_gate = Arc::<SuspectGate>::default();
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         let oversize_pixels = OversizePlace::default();
         let cpu_shares = CpuShares::new(settings.cores, &dependencies.reserved_cores);
         let mut lanes = Vec::with_capacity(count);

@@ -5,6 +5,7 @@
 
 mod account_traits;
 mod bibs;
+mod blob_traits;
 pub mod blobs;
 mod bounded_cache;
 #[cfg(any(test, feature = "conformance"))]

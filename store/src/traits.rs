@@ -5,22 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use time::OffsetDateTime;
-use url::Url;
 
 use crate::error::StoreError;
 use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::model::cost::CostMeter;
 use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyDigest, NewKey};
-use crate::model::object_key::ObjectKey;
 use crate::model::photo::{
     BoundingBox, CameraCount, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, Photo,
     PhotoPage, PhotoQuery, PhotoSize, StateCounts, TakenQuery,
 };
 
 pub use crate::account_traits::Accounts;
+pub use crate::blob_traits::{ANY_IMAGE, Blobs, UploadConditions};
 pub use crate::credit_traits::{
     ConfirmedUploads, Costs, CreditLedger, Decline, LedgerTask, RateWindows, Reprocessed,
 };
@@ -286,45 +284,6 @@ pub trait Probes: Send + Sync {
     async fn list_expired(&self, after: Option<ExpiredPosition>) -> Result<Vec<Probe>>;
     /// Deletes selfies; unknown ids are ignored.
     async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
-}
-
-/// The bytes of photos, previews, thumbnails and selfies.
-#[async_trait]
-pub trait Blobs: Send + Sync {
-    /// Returns a whole object. `NotFound`; `TooLarge` above `max_bytes`.
-    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes>;
-    /// Writes or replaces an object; durable when it returns.
-    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()>;
-    /// Returns a URL that accepts HTTP PUT under the conditions.
-    async fn upload_url(&self, key: &ObjectKey, conditions: UploadConditions<'_>) -> Result<Url>;
-    /// Returns a URL that serves HTTP GET for `ttl`.
-    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
-    /// Returns the object's size in bytes; `None` when there is no object.
-    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>>;
-    /// Makes an object durable that was found: it may have been while the call that writes it had not returned.
-    async fn make_durable(&self, _key: &ObjectKey) -> Result<()> {
-        Ok(())
-    }
-    /// Deletes an object; not an error when there is none.
-    async fn delete(&self, key: &ObjectKey) -> Result<()>;
-    /// Deletes every object of an album.
-    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()>;
-}
-
-/// The content type of an upload that may be any image, for a sender who does not know the type yet. Local files enforce
-/// it; a presigned URL of a bucket binds one exact type or none, and then accepts any.
-pub const ANY_IMAGE: &str = "image/*";
-
-/// What an upload URL is bound to.
-#[derive(Clone, Copy, Debug)]
-pub struct UploadConditions<'a> {
-    /// The `Content-Type` that the PUT must carry, or [`ANY_IMAGE`].
-    pub content_type: &'a str,
-    /// The largest body, bytes. A presigned URL of a bucket cannot be bound to it: the caller must check the object's
-    /// size once it is uploaded.
-    pub max_bytes: u64,
-    /// How long the URL is valid; a week at most.
-    pub ttl: Duration,
 }
 
 /// What an upload under a key would be stored for.

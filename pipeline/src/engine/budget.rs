@@ -345,7 +345,6 @@ impl BudgetPermit {
     }
 
     /// Returns the bytes of the permit.
-    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }

@@ -10,7 +10,7 @@ use crate::image::format::Format;
 use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
-use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::pool::{BufferPool, PooledPicture};
 use crate::image::raster::{self, RasterHeader};
 use crate::image::webp;
 use crate::settings::Limits;
@@ -60,7 +60,7 @@ pub(crate) struct Decoder {
     limits: Limits,
     /// The most pixels of a decoded picture. A JPEG may have more, up to the limit, if a smaller scale is enough.
     max_decoded_pixels: u64,
-    pool: PixelPool,
+    pool: BufferPool,
 }
 
 impl Decoder {
@@ -68,7 +68,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
-    pub(crate) fn new(limits: Limits, pool: PixelPool) -> turbojpeg::Result<Self> {
+    pub(crate) fn new(limits: Limits, pool: BufferPool) -> turbojpeg::Result<Self> {
         Self::with_max_decoded_pixels(limits.max_pixels, limits, pool)
     }
 
@@ -80,7 +80,7 @@ impl Decoder {
     pub(crate) fn with_max_decoded_pixels(
         max_decoded_pixels: u64,
         limits: Limits,
-        pool: PixelPool,
+        pool: BufferPool,
     ) -> turbojpeg::Result<Self> {
         let max_decoded_pixels = max_decoded_pixels.min(limits.max_pixels);
         Ok(Self { jpeg: JpegDecoder::new()?, limits, max_decoded_pixels, pool })

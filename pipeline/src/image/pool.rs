@@ -1,7 +1,9 @@
-//! A pool of pixel buffers. A newly allocated buffer of 24 megapixels costs up to 37 ms of page faults, nearly half the
-//! time of decoding into it; a reused one costs nothing. Buffers that nobody has reused for a while are freed, so that the
-//! memory of large photos comes back when there are no more photos.
+//! A pool of buffers for pixels and files. A newly allocated buffer of 24 megapixels costs up to 37 ms of page faults, nearly
+//! half the time of decoding into it; a reused one costs nothing. Buffers that nobody has reused for a while are freed, so
+//! that the memory of large photos comes back when there are no more photos.
 
+use std::mem;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,8 +11,8 @@ use photofinish_kernels::image::frame::{Frame, Picture, Size};
 
 use crate::engine::sync::lock;
 
-/// Bytes of idle buffers that the pool keeps, on top of the pixel budget: two decoded photos of 24 megapixels and three
-/// working frames.
+/// Bytes of idle buffers that the pool keeps, on top of the budgets of pixels and files: two decoded photos of 24 megapixels
+/// and three working frames.
 const MAX_IDLE_BYTES: usize = 48 << 20;
 
 /// How long a buffer is kept for the next photo. While photos are processed, one comes every few hundred milliseconds.
@@ -22,7 +24,7 @@ const MAX_OVERSIZE_FACTOR: usize = 2;
 
 /// Idle buffers, the longest idle first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PixelPool(Arc<Mutex<Vec<IdleBuffer>>>);
+pub(crate) struct BufferPool(Arc<Mutex<Vec<IdleBuffer>>>);
 
 /// A buffer that nobody uses.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl IdleBuffer {
     }
 }
 
-impl PixelPool {
+impl BufferPool {
     /// Returns a buffer of `bytes` bytes of unspecified content: the smallest idle one that is large enough and not more
     /// than [`MAX_OVERSIZE_FACTOR`] times as large, or a new one.
     pub(crate) fn acquire_buffer(&self, bytes: usize) -> Vec<u8> {
@@ -98,11 +100,11 @@ fn total_capacity(idle: &[IdleBuffer]) -> usize {
 pub(crate) struct PooledPicture {
     /// `None` only during drop.
     picture: Option<Picture>,
-    pool: PixelPool,
+    pool: BufferPool,
 }
 
 impl PooledPicture {
-    pub(crate) fn new(picture: Picture, pool: &PixelPool) -> Self {
+    pub(crate) fn new(picture: Picture, pool: &BufferPool) -> Self {
         Self { picture: Some(picture), pool: pool.clone() }
     }
 
@@ -131,13 +133,40 @@ impl Drop for PooledPicture {
     }
 }
 
+/// A file whose buffer returns to the pool on drop.
+#[derive(Debug)]
+pub(crate) struct PooledFile {
+    bytes: Vec<u8>,
+    pool: BufferPool,
+}
+
+impl PooledFile {
+    pub(crate) fn new(bytes: Vec<u8>, pool: &BufferPool) -> Self {
+        Self { bytes, pool: pool.clone() }
+    }
+}
+
+impl Deref for PooledFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for PooledFile {
+    fn drop(&mut self) {
+        self.pool.return_buffer(mem::take(&mut self.bytes));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_buffer_is_reused_with_the_requested_length() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         let first = pool.acquire_buffer(1000);
         let address = first.as_ptr();
         pool.return_buffer(first);
@@ -147,8 +176,19 @@ mod tests {
     }
 
     #[test]
+    fn the_buffer_of_a_file_returns() {
+        let pool = BufferPool::default();
+        let bytes = vec![7; 1000];
+        let address = bytes.as_ptr();
+        let file = PooledFile::new(bytes, &pool);
+        assert_eq!((file[999], pool.idle_bytes()), (7, 0));
+        drop(file);
+        assert_eq!(pool.acquire_buffer(900).as_ptr(), address);
+    }
+
+    #[test]
     fn the_smallest_that_fits_is_taken() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         pool.return_buffer(vec![0; 4000]);
         pool.return_buffer(vec![0; 1000]);
         assert!(pool.acquire_buffer(900).capacity() < 4000);
@@ -156,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_not_reused_for_less_than_half_its_size() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         pool.return_buffer(vec![0; 33 << 20]);
         assert!(pool.acquire_buffer(8 << 20).capacity() <= 16 << 20);
         assert_eq!(pool.acquire_buffer(17 << 20).capacity(), 33 << 20);
@@ -164,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_longest_idle_buffer_is_freed_first() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         pool.return_buffer(vec![0; 40 << 20]);
         pool.return_buffer(vec![0; 10 << 20]);
         assert_eq!(pool.idle_bytes(), 10 << 20);
@@ -174,7 +214,7 @@ mod tests {
 
     #[test]
     fn buffers_that_nobody_uses_are_freed() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         let used = pool.acquire_buffer(1000);
         pool.return_buffer(vec![0; 2000]);
         pool.free_idle_for(IDLE_LIFETIME);
@@ -189,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_total_of_idle_buffers_is_limited() {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         for _ in 0..10 {
             pool.return_buffer(Vec::with_capacity(MAX_IDLE_BYTES / 3));
         }

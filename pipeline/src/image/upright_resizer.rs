@@ -4,16 +4,16 @@ use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 
-use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::pool::{BufferPool, PooledPicture};
 
 /// Makes smaller, upright pictures; one per thread.
 pub(crate) struct UprightResizer {
     resizer: Resizer,
-    pool: PixelPool,
+    pool: BufferPool,
 }
 
 impl UprightResizer {
-    pub(crate) fn new(pool: PixelPool) -> Self {
+    pub(crate) fn new(pool: BufferPool) -> Self {
         Self { resizer: Resizer::default(), pool }
     }
 

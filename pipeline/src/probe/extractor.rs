@@ -11,7 +11,7 @@ use photofinish_store::model::photo::FailureReason;
 use crate::engine::fault::{Component, Outage, Poison};
 use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
-use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::pool::{BufferPool, PooledPicture};
 use crate::image::upright_resizer::UprightResizer;
 use crate::settings::Limits;
 use crate::stages::embed;
@@ -56,7 +56,7 @@ pub(crate) struct FaceExtractor {
     embedder: Box<dyn FaceEmbedder>,
     model: String,
     limits: Limits,
-    pool: PixelPool,
+    pool: BufferPool,
 }
 
 /// Why no face was extracted.
@@ -85,7 +85,7 @@ impl FaceExtractor {
     /// # Errors
     /// When a model cannot be loaded, or libjpeg-turbo has no memory.
     pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
-        let pool = PixelPool::default();
+        let pool = BufferPool::default();
         let decoder = Decoder::with_max_decoded_pixels(MAX_SELFIE_PIXELS, limits, pool.clone())
             .map_err(|error| Outage::new(Component::Stage("probe"), error.to_string()))?;
         let embedder = models.create_face_embedder()?;

@@ -102,12 +102,11 @@ impl Decode {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use photofinish_store::model::ids::OrganizationId;
     use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
     use super::*;
-    use crate::image::pool::PixelPool;
+    use crate::image::pool::{BufferPool, PooledFile};
     use crate::settings::Limits;
     use crate::testing::lease_of;
 
@@ -124,19 +123,19 @@ mod tests {
     /// Each was counted with more than an organization has, and there is one such photo at a time in all.
     #[test]
     fn phones_photos_of_two_organizations_are_decoded_at_once_on_two_cores() {
-        let file = Bytes::from(jpeg(4032, 3024));
+        let (file, pool) = (jpeg(4032, 3024), BufferPool::default());
         let files = Budget::new(1 << 20);
         // The default for two cores.
         let pixels = Budget::new(2 * 56_000_000);
         let limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: false };
-        let decoder = Decoder::new(limits, PixelPool::default()).unwrap();
+        let decoder = Decoder::new(limits, pool.clone()).unwrap();
         let mut stage = Decode { decoder, pixel_budget: pixels.clone(), max_cells: 16 };
         let mut decoded = Vec::new();
         for number in 0..2 {
             let organization = OrganizationId::generate();
             let photo = FetchedPhoto {
                 lease: Arc::new(lease_of(organization)),
-                bytes: file.clone(),
+                bytes: PooledFile::new(file.clone(), &pool),
                 watermark: None,
                 _permit: files.acquire(organization, 1).unwrap(),
             };

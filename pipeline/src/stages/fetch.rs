@@ -13,6 +13,7 @@ use crate::engine::budget::{Budget, BudgetClosed, BudgetPermit, BudgetRequest, M
 use crate::engine::fault::{Component, Outage, Poison};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::engine::store_client::StoreClient;
+use crate::image::pool::{BufferPool, PooledFile};
 use crate::settings::Limits;
 use crate::stages::photo::FetchedPhoto;
 use crate::stages::watermarks::WatermarkCache;
@@ -24,6 +25,8 @@ pub(crate) struct Fetch {
     pub(crate) file_budget: Budget,
     pub(crate) limits: Limits,
     pub(crate) watermarks: Arc<WatermarkCache>,
+    /// Of the files' buffers.
+    pub(crate) pool: BufferPool,
 }
 
 impl SteppedStage for Fetch {
@@ -68,9 +71,12 @@ impl Fetch {
 
     fn read(&self, lease: &Arc<Lease>, key: &ObjectKey, permit: BudgetPermit) -> Result<FetchStep, Outage> {
         let max_bytes = self.limits.max_file_bytes;
-        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(key, max_bytes))? {
+        let buffer = self.pool.acquire_buffer(permit.bytes());
+        let read = self.blobs.read_into(key, max_bytes, buffer);
+        match self.store_client.call_cancellable(Component::Storage, read)? {
             Ok(bytes) => {
                 let bytes_read = bytes.len() as u64;
+                let bytes = PooledFile::new(bytes, &self.pool);
                 lease.spent.add("fetch", Spent { bytes_read, ..Spent::default() });
                 let (lease, watermark) = (Arc::clone(lease), self.watermarks.get(&self.store_client, lease)?);
                 Ok(Ok(Step::Done(FetchedPhoto { lease, bytes, watermark, _permit: permit })))

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 use crate::engine::budget::BudgetPermit;
 use crate::image::color_profile::ColorProfile;
-use crate::image::pool::PooledPicture;
+use crate::image::pool::{PooledFile, PooledPicture};
 use crate::image::watermark::WatermarkPicture;
 
 /// What every photo carries from `decode` to `index`.
@@ -32,7 +32,7 @@ pub(crate) struct PhotoMetadata {
 #[derive(Debug)]
 pub(crate) struct FetchedPhoto {
     pub(crate) lease: Arc<Lease>,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: PooledFile,
     /// Of the album.
     pub(crate) watermark: Option<Arc<WatermarkPicture>>,
     /// Of the file budget. Declared after `bytes`, so that it is returned after they are freed.

@@ -16,7 +16,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::stage::{BatchResults, Stage};
 use crate::image::color_profile::{ColorProfile, attach_profile};
-use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::pool::{BufferPool, PooledPicture};
 use crate::image::upright_resizer::UprightResizer;
 use crate::stages::photo::{DecodedPhoto, Previews, SizedPhoto};
 use crate::stages::sizes::OutputSizes;
@@ -28,7 +28,7 @@ const PREVIEW_QUALITY: i32 = 80;
 pub(crate) struct Resize {
     resizer: UprightResizer,
     compressor: Compressor,
-    pool: PixelPool,
+    pool: BufferPool,
     /// The most cells per photo and network in grid mode.
     max_cells: u32,
 }
@@ -38,7 +38,7 @@ impl Resize {
     ///
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
-    pub(crate) fn new(pool: PixelPool, max_cells: u32) -> turbojpeg::Result<Self> {
+    pub(crate) fn new(pool: BufferPool, max_cells: u32) -> turbojpeg::Result<Self> {
         let (compressor, resizer) = (preview_compressor()?, UprightResizer::new(pool.clone()));
         Ok(Self { resizer, compressor, pool, max_cells })
     }
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn equal_sizes_are_one_picture() {
         let photo = Picture::new(vec![200; 90 * 60 * 3], 90, 60).unwrap();
-        let mut resizer = UprightResizer::new(PixelPool::default());
+        let mut resizer = UprightResizer::new(BufferPool::default());
         let whole = Size { width: 60, height: 90 };
         let small = Size { width: 20, height: 30 };
         let sizes = OutputSizes { frame: whole, preview: whole, thumbnail: small };
@@ -177,7 +177,7 @@ mod tests {
         let sharp = resized(photo.frame(), middle, Filter::Bicubic);
         let mean = resized(photo.frame(), middle, Filter::Area);
         assert_ne!(sharp, mean);
-        let mut resizer = UprightResizer::new(PixelPool::default());
+        let mut resizer = UprightResizer::new(BufferPool::default());
         let mut resize =
             |sizes: OutputSizes| resize_all(&mut resizer, photo.frame(), Orientation::Upright, sizes);
 
@@ -201,7 +201,7 @@ mod tests {
             preview: Size { width: 30, height: 20 },
             thumbnail: Size { width: 60, height: 40 },
         };
-        let mut resizer = UprightResizer::new(PixelPool::default());
+        let mut resizer = UprightResizer::new(BufferPool::default());
         let pictures = resize_all(&mut resizer, photo.frame(), Orientation::Upright, sizes);
         assert_eq!(pictures.thumbnail.size(), sizes.thumbnail);
         assert_eq!(pictures.preview.size(), sizes.preview);

@@ -1,8 +1,10 @@
 //! What all storage backends share: listing entries, bounded reads, sizes and errors. Depends on no backend.
 
-use bytes::Bytes;
+use std::io::Read as _;
+
+use futures_util::TryStreamExt as _;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt};
 use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -34,19 +36,45 @@ impl ListedObject {
     }
 }
 
-/// Reads a whole object. Its size is checked before any of it is read, and a body that ends early is an error.
-pub(crate) async fn read(store: &dyn ObjectStore, path: &Path, max_bytes: u64) -> Result<Bytes> {
+/// Reads a whole object, into a buffer that is reused. Its size is checked before any of it is read, and a body that ends
+/// early is an error.
+pub(crate) async fn read_into(
+    store: &dyn ObjectStore,
+    path: &Path,
+    max_bytes: u64,
+    mut buffer: Vec<u8>,
+) -> Result<Vec<u8>> {
     let found = store.get(path).await.map_err(|cause| object_error(path, cause))?;
+    let too_large = || StoreError::new(StoreErrorKind::TooLarge, format!("object {path}"));
     let size = found.meta.size;
     if size > max_bytes {
-        return Err(StoreError::new(StoreErrorKind::TooLarge, format!("object {path}")));
+        return Err(too_large());
     }
-    let bytes = found.bytes().await.map_err(|cause| object_error(path, cause))?;
-    if bytes.len() as u64 != size {
-        let what = format!("object {path}: received {} of {size} bytes", bytes.len());
+    buffer.clear();
+    buffer.reserve_exact(usize::try_from(size).map_err(|_| too_large())?);
+    let buffer = match found.payload {
+        GetResultPayload::File(file, _) => {
+            // One byte more than the object has: a file that grew is told from a whole one.
+            let read = move || file.take(size + 1).read_to_end(&mut buffer).map(|_| buffer);
+            let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::from).flatten();
+            read.map_err(|cause| {
+                StoreError::new(StoreErrorKind::Unavailable, format!("object {path}")).with_source(cause)
+            })?
+        }
+        GetResultPayload::Stream(mut chunks) => {
+            while buffer.len() as u64 <= size
+                && let Some(chunk) = chunks.try_next().await.map_err(|cause| object_error(path, cause))?
+            {
+                buffer.extend_from_slice(&chunk);
+            }
+            buffer
+        }
+    };
+    if buffer.len() as u64 != size {
+        let what = format!("object {path}: received {} of {size} bytes", buffer.len());
         return Err(StoreError::new(StoreErrorKind::Unavailable, what));
     }
-    Ok(bytes)
+    Ok(buffer)
 }
 
 /// Returns the size of an object in bytes; `None` if it does not exist.

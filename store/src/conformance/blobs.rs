@@ -34,6 +34,14 @@ async fn an_object_is_read_as_it_was_written_last(store: &Store) {
         assert_eq!(store.blobs.read(&key, 100).await.expect("reads"), bytes);
         assert_eq!(store.blobs.head(&key).await.expect("reads"), Some(content.len() as u64));
     }
+    let mut buffer = vec![7; 30];
+    buffer.reserve_exact(100);
+    let (address, limit) = (buffer.as_ptr(), "the second, longer".len() as u64);
+    let buffer = store.blobs.read_into(&key, limit, buffer).await.expect("reads");
+    assert_eq!((&buffer[..], buffer.as_ptr()), (&b"the second, longer"[..], address), "read into the buffer");
+    let grown = store.blobs.read_into(&key, limit, Vec::new()).await.expect("reads");
+    assert_eq!(grown, buffer);
+    assert_error_kind(store.blobs.read_into(&key, limit - 1, grown).await, StoreErrorKind::TooLarge);
     for _ in 0..2 {
         store.blobs.delete(&key).await.expect("deletes");
         assert_eq!(store.blobs.head(&key).await.expect("reads"), None);

@@ -8,7 +8,7 @@ const GIANT_AREA: usize = 14_142 * 14_142;
 
 /// The predicted peak memory of decoding, or why the file is rejected.
 fn peak_bytes(file: &[u8], long_side: u32) -> Result<usize, FailureReason> {
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let plan = decoder.plan(file, |_| long_side);
     plan.map(|plan| plan.peak_bytes).map_err(|poison| poison.reason)
 }
@@ -91,7 +91,7 @@ fn every_ordinary_photo_is_read_up_to_the_limit_of_pixels() {
 #[test]
 fn cmyk_is_decoded_into_a_buffer_of_four_bytes_per_pixel() {
     let file = cmyk_jpeg(&scene(320, 200), |_| {});
-    let pool = PixelPool::default();
+    let pool = BufferPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).unwrap();
     let plan = decoder.plan(&file, |_| 320).unwrap();
     assert_eq!((plan.buffer_bytes, plan.peak_bytes), (320 * 200 * 4, 320 * 200 * 4));

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use super::exif::ExifData;
-use super::pool::{PixelPool, PooledPicture};
+use super::pool::{BufferPool, PooledPicture};
 use super::upright_resizer::UprightResizer;
 use crate::engine::fault::Poison;
 use crate::image::decoder::Decoder;
@@ -23,7 +23,7 @@ use crate::testing::shared_photo_dir;
 const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: false };
 
 fn decode(file: &[u8], long_side: u32) -> Result<PooledPicture, Poison> {
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let plan = decoder.plan(file, |_| long_side)?;
     assert!(u64::try_from(plan.peak_bytes).unwrap() < 6_000_000_000);
     let picture = decoder.decode(file, &plan)?;
@@ -107,7 +107,7 @@ fn a_jpeg_is_decoded_at_the_smallest_sufficient_size() {
 #[test]
 fn a_decoder_works_after_a_damaged_file() {
     let whole = jpeg(&scene(640, 480), |_| {});
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let mut decode = |file: &[u8]| {
         let plan = decoder.plan(file, |_| 640)?;
         decoder.decode(file, &plan).map(|picture| picture.frame().pixels().to_vec())
@@ -221,7 +221,7 @@ proptest! {
         }
         ExifData::read(&file);
         let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: false };
-        let mut decoder = Decoder::new(limits, PixelPool::default()).unwrap();
+        let mut decoder = Decoder::new(limits, BufferPool::default()).unwrap();
         if let Ok(plan) = decoder.plan(&file, |_| 64) {
             prop_assert!(plan.decoded_size.area() <= 1_000_000);
             if let Ok(picture) = decoder.decode(&file, &plan) {
@@ -274,7 +274,7 @@ fn exif_of_png_and_webp_is_read_too() {
 
 /// Decodes a file to an upright thumbnail; returns the size of the photo and the thumbnail's pixels.
 fn thumbnail(file: &[u8], long_side: u32) -> Result<(Size, Vec<u8>), Poison> {
-    let pool = PixelPool::default();
+    let pool = BufferPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).unwrap();
     let exif = ExifData::read(file);
     let plan = decoder.plan(file, |_| long_side)?;

@@ -30,7 +30,7 @@ fn sequential_files() -> [(&'static str, Vec<u8>); 3] {
 
 #[test]
 fn a_sequential_file_has_the_same_pixels_whatever_the_parameters_of_its_scans() {
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let mut decode = |file: &[u8]| {
         let plan = decoder.plan(file, |_| 320).unwrap();
         decoder.decode(file, &plan).map(|picture| picture.frame().pixels().to_vec())

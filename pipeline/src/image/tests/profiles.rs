@@ -27,7 +27,7 @@ fn write(mut encoder: impl ImageEncoder, profile: &[u8], picture: &DynamicImage)
 }
 
 fn find_profile(file: &[u8]) -> Option<ColorProfile> {
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     decoder.plan(file, |_| 32).unwrap().color_profile
 }
 
@@ -84,7 +84,7 @@ fn a_profile_that_is_numbered_wrongly_is_left_out_and_hides_no_damage() {
         ("baseline", jpeg(&scene, |_| {})),
         ("progressive", jpeg(&scene, |compressor| compressor.set_progressive(true).unwrap())),
     ];
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     for (name, usual) in files {
         let file = with_wrong_number(&usual, &rgb_profile(548));
         let plan = decoder.plan(&file, |_| 320).unwrap();

@@ -13,7 +13,7 @@ fn no_file_spoils_the_decoder_for_the_files_after_it() {
     let baseline = jpeg(&scene(320, 240), |_| {});
     let progressive = jpeg(&scene(320, 240), |c| c.set_progressive(true).unwrap());
     let sound = [&baseline, &progressive];
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let expected = sound.map(|file| decode_with(&mut decoder, file).unwrap());
     let mut hostile: Vec<Vec<u8>> =
         (0..=255).map(|marker| [&b"\xff\xd8\xff"[..], &[marker], b" and so on"].concat()).collect();

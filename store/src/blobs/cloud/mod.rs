@@ -201,9 +201,13 @@ struct SignOptions {
 #[async_trait]
 impl Blobs for CloudObjects {
     async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
+        self.read_into(key, max_bytes, Vec::new()).await.map(Bytes::from)
+    }
+
+    async fn read_into(&self, key: &ObjectKey, max_bytes: u64, buffer: Vec<u8>) -> Result<Vec<u8>> {
         let path = self.path(key.as_str());
         let read = async {
-            match object_ops::read(&*self.objects, &path, max_bytes).await {
+            match object_ops::read_into(&*self.objects, &path, max_bytes, buffer).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),

@@ -233,7 +233,12 @@ fn wrong_folder(root: &std::path::Path) -> std::io::Error {
 #[async_trait]
 impl Blobs for LocalFiles {
     async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
-        let read = object_ops::read(&self.file_system, &Path::from(key.as_str()), max_bytes).await;
+        self.read_into(key, max_bytes, Vec::new()).await.map(Bytes::from)
+    }
+
+    async fn read_into(&self, key: &ObjectKey, max_bytes: u64, buffer: Vec<u8>) -> Result<Vec<u8>> {
+        let path = Path::from(key.as_str());
+        let read = object_ops::read_into(&self.file_system, &path, max_bytes, buffer).await;
         if read.as_ref().is_err_and(|error| error.kind == StoreErrorKind::NotFound) {
             self.check_root().await?;
         }

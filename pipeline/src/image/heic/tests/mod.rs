@@ -16,18 +16,18 @@ use crate::engine::fault::Poison;
 use crate::image::color_profile::ColorProfile;
 use crate::image::decoder::{DecodePlan, Decoder};
 use crate::image::exif::ExifData;
-use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::pool::{BufferPool, PooledPicture};
 use crate::settings::Limits;
 use crate::testing::rgb_profile;
 
 const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000, reads_heic: true };
 
 fn plan(file: &[u8]) -> Result<DecodePlan, Poison> {
-    Decoder::new(LIMITS, PixelPool::default()).unwrap().plan(file, |_| 64)
+    Decoder::new(LIMITS, BufferPool::default()).unwrap().plan(file, |_| 64)
 }
 
 fn decode(file: &[u8]) -> Result<PooledPicture, Poison> {
-    let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
+    let mut decoder = Decoder::new(LIMITS, BufferPool::default()).unwrap();
     let plan = decoder.plan(file, |_| 64)?;
     let picture = decoder.decode(file, &plan)?;
     assert_eq!(picture.size(), plan.decoded_size);
@@ -106,7 +106,7 @@ fn brands_decide_what_is_tried_and_items_what_is_read() {
 fn nothing_is_read_where_it_is_switched_off() {
     let file = HeicFile::single(&scene(64, 48), &[]).to_bytes();
     let limits = Limits { reads_heic: false, ..LIMITS };
-    let poison = Decoder::new(limits, PixelPool::default()).unwrap().plan(&file, |_| 64).err().unwrap();
+    let poison = Decoder::new(limits, BufferPool::default()).unwrap().plan(&file, |_| 64).err().unwrap();
     assert_eq!(poison.reason, FailureReason::UnsupportedFormat);
 }
 
@@ -224,7 +224,7 @@ fn more_pixels_than_the_limit_are_refused_before_anything_is_decoded() {
     small.properties.push(size_box(1, 1));
     let limits = Limits { max_pixels: 10_000, ..LIMITS };
     let file = HeicFile::grid(&tile, [3, 3], [150, 100]).to_bytes();
-    let poison = Decoder::new(limits, PixelPool::default()).unwrap().plan(&file, |_| 64).err().unwrap();
+    let poison = Decoder::new(limits, BufferPool::default()).unwrap().plan(&file, |_| 64).err().unwrap();
     assert_eq!(poison.reason, FailureReason::TooManyPixels);
 }
 
