@@ -1,7 +1,7 @@
 //! Parts of a store whose calls tests of tasks see and hold up.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,10 +10,15 @@ use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::{
     CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects,
 };
-use photofinish_store::model::ids::{AlbumId, PhotoId, ProcessId};
+use photofinish_store::model::erasure::{
+    AgeingAlbum, Erasure, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan, ExpiringPart, LedgerFate,
+    NewErasure, OrganizationReceipt, ReceiptKey,
+};
+use photofinish_store::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId, ProcessId};
 use photofinish_store::model::process::Process;
 use photofinish_store::model::watermark::{AlbumToMark, MarkedPhoto, Watermark, WatermarkChange};
-use photofinish_store::traits::{Costs, Processes, Result, Watermarks};
+use photofinish_store::traits::{Costs, Erasures, Processes, Result, Watermarks};
+use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -211,5 +216,159 @@ impl Watermarks for WatchedMarking {
 
     async fn note_all_marked(&self, done: AlbumToMark) -> Result<()> {
         self.watermarks.note_all_marked(done).await
+    }
+}
+
+/// Erasures whose objects are deleted when a test lets them: as of an album with many.
+pub struct HeldErasures {
+    erasures: Arc<dyn Erasures>,
+    begun: Semaphore,
+    may_end: Semaphore,
+    removals: AtomicU32,
+    finished: Mutex<Vec<ErasureId>>,
+}
+
+impl HeldErasures {
+    /// Replaces those of a store.
+    pub fn install(store: &mut Store) -> Arc<Self> {
+        let held = Arc::new(Self {
+            erasures: Arc::clone(&store.erasures),
+            begun: Semaphore::new(0),
+            may_end: Semaphore::new(0),
+            removals: AtomicU32::new(0),
+            finished: Mutex::default(),
+        });
+        store.erasures = held.clone();
+        held
+    }
+
+    /// Waits until objects are being deleted.
+    pub async fn wait_until_removing(&self) {
+        let begun = timeout(WAIT_LIMIT, self.begun.acquire()).await.expect("objects are deleted");
+        begun.expect("nobody closes it").forget();
+    }
+
+    /// Lets one deletion end, now or later.
+    pub fn let_one_end(&self) {
+        self.may_end.add_permits(1);
+    }
+
+    /// How many deletions have begun.
+    pub fn removals(&self) -> u32 {
+        self.removals.load(Ordering::SeqCst)
+    }
+
+    /// What was to be finished, in order.
+    pub fn finished(&self) -> Vec<ErasureId> {
+        self.finished.lock().expect("nobody has panicked").clone()
+    }
+}
+
+#[async_trait]
+impl Erasures for HeldErasures {
+    fn can_sign(&self) -> bool {
+        self.erasures.can_sign()
+    }
+
+    async fn has_old_processes(&self) -> Result<bool> {
+        self.erasures.has_old_processes().await
+    }
+
+    async fn read_clock(&self) -> Result<i64> {
+        self.erasures.read_clock().await
+    }
+
+    async fn has_vectors(&self, album: AlbumId) -> Result<bool> {
+        self.erasures.has_vectors(album).await
+    }
+
+    async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
+        self.erasures.preview(erasure).await
+    }
+
+    async fn begin(&self, erasure: NewErasure) -> Result<ErasureId> {
+        self.erasures.begin(erasure).await
+    }
+
+    async fn begin_photo(
+        &self,
+        tenant: &Tenant,
+        album: AlbumId,
+        photo: PhotoId,
+        asked_by: KeyId,
+    ) -> Result<ErasureId> {
+        self.erasures.begin_photo(tenant, album, photo, asked_by).await
+    }
+
+    async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId> {
+        self.erasures.begin_album(tenant, album, asked_by).await
+    }
+
+    async fn erase_organization(
+        &self,
+        organization: OrganizationId,
+        ledger: LedgerFate,
+    ) -> Result<OrganizationReceipt> {
+        self.erasures.erase_organization(organization, ledger).await
+    }
+
+    async fn forget_organization(&self, organization: OrganizationId) -> Result<()> {
+        self.erasures.forget_organization(organization).await
+    }
+
+    async fn begin_expired(&self, album: &AgeingAlbum, part: ExpiringPart) -> Result<ErasureId> {
+        self.erasures.begin_expired(album, part).await
+    }
+
+    async fn list_ageing(&self, after: Option<AlbumId>) -> Result<Vec<AgeingAlbum>> {
+        self.erasures.list_ageing(after).await
+    }
+
+    async fn get_ageing(&self, tenant: &Tenant, album: AlbumId) -> Result<AgeingAlbum> {
+        self.erasures.get_ageing(tenant, album).await
+    }
+
+    async fn tell_expiring(&self, album: &AgeingAlbum, part: ExpiringPart, at: OffsetDateTime) -> Result<()> {
+        self.erasures.tell_expiring(album, part, at).await
+    }
+
+    async fn remove_objects(&self, id: ErasureId) -> Result<Erasure> {
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        self.begun.add_permits(1);
+        self.may_end.acquire().await.expect("nobody closes it").forget();
+        self.erasures.remove_objects(id).await
+    }
+
+    async fn finish(&self, ids: &[ErasureId]) -> Result<u64> {
+        self.finished.lock().expect("nobody has panicked").extend(ids);
+        self.erasures.finish(ids).await
+    }
+
+    async fn list_running(&self, after: Option<ErasureId>) -> Result<Vec<ErasureId>> {
+        self.erasures.list_running(after).await
+    }
+
+    async fn get(&self, tenant: &Tenant, id: ErasureId) -> Result<Erasure> {
+        self.erasures.get(tenant, id).await
+    }
+
+    async fn list(&self, tenant: &Tenant, query: ErasureQuery) -> Result<ErasurePage> {
+        self.erasures.list(tenant, query).await
+    }
+
+    async fn verify(&self, tenant: &Tenant, id: ErasureId) -> Result<ErasureScan> {
+        self.erasures.verify(tenant, id).await
+    }
+
+    async fn keys(&self) -> Result<Vec<ReceiptKey>> {
+        self.erasures.keys().await
+    }
+
+    fn sign_confirmation(&self, shown: &[u8]) -> Option<String> {
+        self.erasures.sign_confirmation(shown)
+    }
+
+    fn check_confirmation(&self, shown: &[u8], signature: &str) -> bool {
+        self.erasures.check_confirmation(shown, signature)
     }
 }

@@ -25,7 +25,8 @@ pub trait Erasures: Send + Sync {
     async fn has_old_processes(&self) -> Result<bool>;
     /// Returns the time by the database's clock, microseconds: what a search sees that begins now is no older.
     async fn read_clock(&self) -> Result<i64>;
-    /// Returns whether any face of an album has a vector: also one whose faces were switched off keeps those that it has.
+    /// Returns whether any face of an album has a vector that stays: one whose faces were switched off keeps those that it has, and
+    /// one whose faces are all erased loses them, whether or not they are gone yet.
     async fn has_vectors(&self, album: AlbumId) -> Result<bool>;
     /// Returns what an erasure would remove now.
     async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview>;
@@ -39,7 +40,8 @@ pub trait Erasures: Send + Sync {
         photo: PhotoId,
         asked_by: KeyId,
     ) -> Result<ErasureId>;
-    /// Closes an album, and begins the rest. The same erasure when that was asked before.
+    /// Closes an album, and begins the rest; what goes is counted by [`Self::remove_objects`]. The same erasure when that was asked
+    /// before.
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId>;
     /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
     /// stay. Signs a receipt of its own, which is kept nowhere: until [`Self::forget_organization`] the organization is still found,

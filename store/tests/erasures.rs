@@ -9,7 +9,9 @@ use std::time::Duration;
 use photofinish_servers::Postgres;
 use photofinish_store::Store;
 use photofinish_store::conformance::{self, AlbumFixture};
-use photofinish_store::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure, PhotoFate};
+use photofinish_store::model::erasure::{
+    ComparedSelfie, ErasureSubject, ExpiringPart, FacePlace, NewErasure, PhotoFate,
+};
 use photofinish_store::model::ids::{ErasureId, PhotoId, ProcessId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::DetectedFace;
@@ -204,4 +206,72 @@ async fn no_receipt_is_signed_while_a_process_may_write_marked_pictures_of_what_
         pass_leases(connection, id).await;
         finish(store, id).await;
     }
+}
+
+/// Waits until a transaction of this database waits for a lock.
+async fn wait_until_blocked(connection: &mut PgConnection) {
+    let blocked = "select exists (select from pg_stat_activity where datname = current_database() \
+                   and wait_event_type = 'Lock')";
+    let wait = async {
+        loop {
+            // Else a transaction sees the same all the time.
+            connection.execute("select pg_stat_clear_snapshot()").await.unwrap();
+            if sqlx::query_scalar::<_, bool>(blocked).fetch_one(&mut *connection).await.unwrap() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("somebody waits for a lock");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_an_album_whose_rows_are_counted() {
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, connection) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
+    fixture.add_ready_photo(vec![conformance::face(RUNNER)], vec![conformance::text("88", 0.97)]).await;
+    let other = fixture.create_album(conformance::album_config()).await;
+    let photos = other.create_photos(1).await;
+    // Counting takes as long as this.
+    connection.execute("begin").await.unwrap();
+    connection.execute("lock table face in access exclusive mode").await.unwrap();
+    let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+    let removing = {
+        let store = store.clone();
+        tokio::spawn(async move { store.erasures.remove_objects(id).await })
+    };
+    wait_until_blocked(connection).await;
+    assert_eq!(store.queue.confirm(other.album, &photos).await.unwrap(), photos);
+    // As a worker does that finishes a photo of the album.
+    let lock = sqlx::query("select from album where id = $1 for update nowait").bind(fixture.album.0);
+    lock.execute(&mut *connection).await.unwrap();
+    connection.execute("rollback").await.unwrap();
+    removing.await.unwrap().unwrap();
+    finish(store, id).await;
+    let removed = store.erasures.get(&fixture.tenant, id).await.unwrap().removed;
+    assert_eq!((removed.photos, removed.faces, removed.vectors, removed.texts), (1, 1, 1, 1));
+}
+
+/// Whoever erases one person locks the album before its selfies.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_faces_of_an_album_and_one_person_are_erased_without_a_deadlock() {
+    let Some(mut server) = ServerFixture::create().await else { return };
+    let (fixture, connection) = (&server.album, &mut server.connection);
+    let store = &fixture.store;
+    let probe = store.probes.create(fixture.album, LONG).await.unwrap();
+    let read = store.erasures.get_ageing(&fixture.tenant, fixture.album).await.unwrap();
+    connection.execute("begin").await.unwrap();
+    let lock = sqlx::query("update album set erasures = erasures where id = $1").bind(fixture.album.0);
+    lock.execute(&mut *connection).await.unwrap();
+    let begun = {
+        let store = store.clone();
+        tokio::spawn(async move { store.erasures.begin_expired(&read, ExpiringPart::Faces).await })
+    };
+    wait_until_blocked(connection).await;
+    let delete = sqlx::query("delete from probe where id = $1").bind(probe.id.0);
+    delete.execute(&mut *connection).await.unwrap();
+    connection.execute("commit").await.unwrap();
+    let id = begun.await.unwrap().unwrap();
+    finish(store, id).await;
 }

@@ -80,7 +80,7 @@ async fn take(store: &Store) -> TaskLease {
 }
 
 /// Judges until nothing is left; returns how many photos have changed.
-async fn judge_all(store: &Store) -> u64 {
+pub(super) async fn judge_all(store: &Store) -> u64 {
     let lease = take(store).await;
     let mut changed = 0;
     while store.judging.is_due().await.expect("looks") {

@@ -6,6 +6,7 @@
 
 mod cleaning;
 mod kept;
+mod objects;
 mod organization;
 mod scan;
 pub mod signing;
@@ -13,7 +14,6 @@ pub mod signing;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt;
 use time::{Duration, OffsetDateTime};
 
 use self::cleaning::Cleaner;
@@ -22,12 +22,10 @@ use crate::blobs::storage::Storage;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::Tenant;
 use crate::model::erasure::{
-    AgeingAlbum, BackupNotice, Erasure, ErasureKind, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan,
-    ErasureState, ExpiringPart, LedgerFate, NewErasure, OrganizationReceipt, Receipt, ReceiptKey,
-    ReceiptSubject,
+    AgeingAlbum, BackupNotice, Erasure, ErasurePage, ErasurePreview, ErasureQuery, ErasureScan, ErasureState,
+    ExpiringPart, LedgerFate, NewErasure, OrganizationReceipt, Receipt, ReceiptKey, ReceiptSubject,
 };
 use crate::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, PhotoId};
-use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::queue::jetstream::JetStreamQueue;
 use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
@@ -36,7 +34,7 @@ use crate::sql::erasures::removal::Removal;
 use crate::sql::erasures::rows::{ErasureRows, StoredErasure};
 use crate::sql::erasures::{album_faces, organization as organization_rows, retention};
 use crate::sql::{Database, SqlAlbums, SqlProcesses};
-use crate::traits::{Albums, Blobs, Erasures, PhotoRef, Processes, Result};
+use crate::traits::{Blobs, Erasures, PhotoRef, Processes, Result};
 
 /// Who asks for what retention erases: nobody.
 const RETENTION: KeyId = KeyId(uuid::Uuid::nil());
@@ -107,76 +105,6 @@ impl Eraser {
         Ok(id)
     }
 
-    /// Deletes the objects of photos and selfies that were deleted, and those of an album with its rows.
-    async fn remove(&self, stored: &mut StoredErasure) -> Result<()> {
-        let Erasure { id, album, kind, .. } = stored.erasure;
-        if kind == ErasureKind::Album {
-            return self.remove_album(stored).await;
-        }
-        if stored.plan.all_faces {
-            loop {
-                let photos = self.removal().forget_some_faces(album).await?;
-                if photos.is_empty() {
-                    break;
-                }
-                self.face_cache.update_album(album).await;
-            }
-        }
-        let keys = list_objects(stored);
-        if !stored.plan.is_measured {
-            // Before the first is deleted: whoever goes on with this counts none of them again.
-            for key in &keys {
-                if let Some(bytes) = self.blobs.head(key).await? {
-                    stored.erasure.removed.objects += 1;
-                    stored.erasure.removed.bytes += bytes;
-                }
-            }
-            stored.plan.is_measured = true;
-            self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
-        }
-        for key in &keys {
-            self.blobs.delete(key).await?;
-        }
-        self.delete_messages(stored).await
-    }
-
-    async fn delete_messages(&self, stored: &StoredErasure) -> Result<()> {
-        match &self.messages {
-            Some(messages) if stored.deletes_photos() => {
-                messages.delete_named(|photo| stored.deletes(photo)).await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    async fn remove_album(&self, stored: &mut StoredErasure) -> Result<()> {
-        let Erasure { id, tenant, album, .. } = stored.erasure;
-        let known = stored.plan.clone();
-        if !stored.plan.is_measured {
-            let removed = &mut stored.erasure.removed;
-            let mut objects = self.storage.list_album(tenant.organization, album);
-            while let Some(object) = objects.try_next().await? {
-                removed.objects += 1;
-                removed.bytes += object.size_bytes;
-            }
-            stored.plan.is_measured = true;
-        }
-        // Before the rows go that say it, and each time: leases are renewed until then.
-        stored.plan.leased_until = stored.plan.leased_until.max(self.rows().find_last_lease(album).await?);
-        if stored.plan != known {
-            self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
-        }
-        // The objects before the rows, which are needed to find them, and again after them: a worker may have written some
-        // while it still had the album.
-        self.blobs.delete_album(tenant.organization, album).await?;
-        match self.albums.delete(&tenant, album).await {
-            Err(error) if error.kind == StoreErrorKind::NotFound => {}
-            deleted => deleted?,
-        }
-        self.blobs.delete_album(tenant.organization, album).await?;
-        self.delete_messages(stored).await
-    }
-
     /// Erases nothing while a process runs that would bring it back.
     async fn refuse_old_processes(&self) -> Result<()> {
         if self.has_old_processes().await? {
@@ -223,16 +151,6 @@ fn may_get_pictures(stored: &StoredErasure, now: i64) -> bool {
     let until = stored.plan.leased_until;
     let last_pictures = i64::try_from(LAST_PICTURES.whole_microseconds()).unwrap_or(i64::MAX);
     until > 0 && now < until.saturating_add(last_pictures)
-}
-
-/// The objects of the photos and selfies that an erasure deletes.
-fn list_objects(stored: &StoredErasure) -> Vec<ObjectKey> {
-    let (organization, album) = (stored.erasure.tenant.organization, stored.erasure.album);
-    let of_photo =
-        |photo: &PhotoId| ObjectRole::ALL.map(|role| ObjectKey::photo(organization, album, *photo, role));
-    let photos = stored.plan.deleted_photos.iter().flat_map(of_photo);
-    let probes = stored.plan.probes.iter().map(|probe| ObjectKey::probe(organization, album, *probe));
-    photos.chain(probes).collect()
 }
 
 #[async_trait]
@@ -321,7 +239,7 @@ impl Erasures for Eraser {
             // With a master secret the receipt says it, after a last look.
             if !self.can_sign() && !may_get_pictures(&stored, self.rows().read_clock().await?) {
                 stored.plan.is_removed = true;
-                self.rows().note_measured(id, &stored.plan, stored.erasure.removed).await?;
+                self.rows().note_measured(&mut stored).await?;
             }
         }
         Ok(stored.erasure)

@@ -4,7 +4,8 @@
 use futures_util::TryStreamExt;
 use time::OffsetDateTime;
 
-use super::{Eraser, list_objects};
+use super::Eraser;
+use super::objects::list_objects;
 use crate::model::erasure::{ErasureKind, ErasureScan, ScannedStore};
 use crate::queue::jetstream::NamedMessages;
 use crate::sql::DatabaseKind;

@@ -162,7 +162,7 @@ async fn hot_statements_use_indexes_only() {
     assert!(sightings.contains("seen_text_by_photo (album=?)"), "{sightings}");
 }
 
-async fn explain_plan(database: &SqliteFile, statement: &str) -> String {
+pub(super) async fn explain_plan(database: &SqliteFile, statement: &str) -> String {
     let explain = AssertSqlSafe(format!("explain query plan {statement}"));
     let steps = sqlx::query(explain).fetch_all(&database.reader).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail") + "\n").collect()

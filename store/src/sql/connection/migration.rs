@@ -44,7 +44,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 8] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 10] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -78,6 +78,12 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 8] = [
         name: "photo_waiting_with_pictures",
         on: "photo (album, id, state, width) where state in ('queued', 'processing') and width is not null",
     },
+    // 0031 on SQLite alone
+    ConcurrentIndex {
+        name: "seen_text_unfound",
+        on: "seen_text (album, text) where standing not in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL')",
+    },
+    ConcurrentIndex { name: "seen_text_read_as", on: "seen_text (album, read_as) where read_as is not null" },
 ];
 
 /// Applies the migrations to the database of a `postgres:` URL and builds its indexes.

@@ -3,6 +3,7 @@
 use sqlx::FromRow;
 
 use super::ErasurePlan;
+use super::pages::{FIRST, LAST, find_page_end};
 use super::removal::{Removal, delete_photos, find_last_lease, find_marking_end, lock_album};
 use super::retention::require_unchanged;
 use super::rows::{NewErasureRow, insert};
@@ -17,7 +18,7 @@ use crate::traits::{PhotoRef, Result};
 
 const OPERATION: &str = "delete";
 
-/// Counts what goes with photos: all of an album, or one.
+/// Counts what goes with photos: those of a page of an album, or one.
 macro_rules! count_rows {
     ($of:literal, $photos:literal) => {
         concat!(
@@ -32,15 +33,13 @@ macro_rules! count_rows {
             ") as texts, \
              (select count(*) from photo where album = $1 ",
             $photos,
-            ") as photos, "
+            ") as photos"
         )
     };
 }
 
-const COUNT_PHOTO: &str =
-    concat!(count_rows!("and photo = $2", "and id = $2"), "cast(0 as bigint) as probes");
-const COUNT_ALBUM: &str =
-    concat!(count_rows!("", ""), "(select count(*) from probe where album = $1) as probes");
+const COUNT_PHOTO: &str = count_rows!("and photo = $2", "and id = $2");
+const COUNT_PAGE: &str = count_rows!("and photo > $2 and photo <= $3", "and id > $2 and id <= $3");
 
 #[derive(FromRow)]
 struct CountRow {
@@ -48,7 +47,6 @@ struct CountRow {
     vectors: i64,
     texts: i64,
     photos: i64,
-    probes: i64,
 }
 
 impl From<CountRow> for RemovedCounts {
@@ -58,9 +56,7 @@ impl From<CountRow> for RemovedCounts {
             vectors: row.vectors.unsigned_abs(),
             texts: row.texts.unsigned_abs(),
             photos: row.photos.unsigned_abs(),
-            probes: row.probes.unsigned_abs(),
-            objects: 0,
-            bytes: 0,
+            ..Self::default()
         }
     }
 }
@@ -104,8 +100,9 @@ impl Removal {
         Ok(id)
     }
 
-    /// Closes an album and notes that it is erased, in one transaction: no album goes without a receipt. Returns the erasure
-    /// that was noted before, if there is one. `Conflict` where its age is the cause and it has changed since that was read.
+    /// Closes an album and notes that it is erased, in one transaction: no album goes without a receipt. What goes with it is
+    /// counted after that, as workers wait for the album's row. Returns the erasure that was noted before, if there is one.
+    /// `Conflict` where its age is the cause and it has changed since that was read.
     pub(crate) async fn begin_album(
         &self,
         tenant: &Tenant,
@@ -136,12 +133,56 @@ impl Removal {
         if let Some((id,)) = known {
             return Ok(id);
         }
-        let counts: CountRow = query(OPERATION, COUNT_ALBUM).bind(album).fetch_one(&mut transaction).await?;
         let (id, plan) = (ErasureId::generate(), ErasurePlan::default());
-        let (kind, removed) = (ErasureKind::Album, counts.into());
+        let (kind, removed) = (ErasureKind::Album, RemovedCounts::default());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;
         transaction.commit(OPERATION).await?;
         Ok(id)
+    }
+
+    /// Counts the rows of an album that go with it, beside those who write.
+    pub(crate) async fn count_album(&self, album: AlbumId) -> Result<RemovedCounts> {
+        const OPERATION: &str = "count what is deleted";
+        let mut snapshot = self.database.begin_scan(OPERATION).await?;
+        let probes = "select count(*) from probe where album = $1";
+        let (probes,): (i64,) = query(OPERATION, probes).bind(album).fetch_one(&mut snapshot).await?;
+        let mut counted = RemovedCounts { probes: probes.unsigned_abs(), ..RemovedCounts::default() };
+        let mut after = FIRST;
+        while after != LAST {
+            let end = find_page_end(&mut snapshot, OPERATION, album, after).await?;
+            let page: CountRow = query(OPERATION, COUNT_PAGE)
+                .bind(album)
+                .bind(after)
+                .bind(end)
+                .fetch_one(&mut snapshot)
+                .await?;
+            let page = RemovedCounts::from(page);
+            counted.faces += page.faces;
+            counted.vectors += page.vectors;
+            counted.texts += page.texts;
+            counted.photos += page.photos;
+            after = end;
+        }
+        Ok(counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::tests::{explain_plan, open_store};
+
+    #[tokio::test]
+    async fn a_page_of_an_album_is_counted_without_reading_other_pages() {
+        let (_folder, _store, database) = open_store().await;
+        let plan = explain_plan(&database, COUNT_PAGE).await;
+        for range in [
+            "face_by_photo (album=? AND photo>? AND photo<?)",
+            "seen_text_by_photo (album=? AND photo>? AND photo<?)",
+            "(album=? AND id>? AND id<?)",
+        ] {
+            assert!(plan.contains(range), "{range} is not in the plan:\n{plan}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`removal`] removes in one transaction what searches find.
 //! - [`guard`] is asked by whoever writes detections: a face at an erased place gets no vector, an erased bib no text.
 //! - [`organization`] deletes what is left of an organization without albums.
+//! - [`pages`] reads and changes albums page by page, [`spellings`] finds the spellings of a bib.
 //! - [`personal_tables`] says whose deleted rows must leave the files.
 //! - [`scan`] looks for what is left, in every table that the schema has.
 
@@ -11,11 +12,13 @@ pub(crate) mod album_faces;
 pub(crate) mod deletion;
 pub(crate) mod guard;
 pub(crate) mod organization;
+mod pages;
 mod personal_tables;
 pub(crate) mod removal;
 pub(crate) mod retention;
 pub(crate) mod rows;
 pub(crate) mod scan;
+mod spellings;
 mod subject;
 
 use serde::{Deserialize, Serialize};

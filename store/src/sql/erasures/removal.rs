@@ -9,7 +9,7 @@ use super::ErasurePlan;
 use super::guard::{digest_bib, empty_texts, load_secret};
 use super::rows::{NewErasureRow, insert};
 use super::subject::{
-    FoundSubject, KnownFace, count_other_probes, count_unread, find_photos, find_shared, find_subject,
+    FoundSubject, KnownFace, count_other_probes, count_unread, find_candidates, find_shared, find_subject,
 };
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::bib_format::LearnedFormat;
@@ -57,6 +57,18 @@ const DELETE_PHOTOS: Statement = Statement::PerDialect {
     postgres: "delete from photo where album = $1 and id = any($2)",
 };
 
+const FORGET_ENTRIES: Statement = Statement::PerDialect {
+    sqlite: "delete from start_list_entry where album = $1 and bib in (select value from json_each($2))",
+    postgres: "delete from start_list_entry where album = $1 and bib = any($2)",
+};
+
+/// What visitors asked by a bib, which is done with it.
+const FORGET_REQUESTS: Statement = Statement::PerDialect {
+    sqlite: "delete from gallery_report where album = $1 and kind = 'removal' and faces is null \
+             and note in (select value from json_each($2))",
+    postgres: "delete from gallery_report where album = $1 and kind = 'removal' and faces is null and note = any($2)",
+};
+
 /// Removes rows.
 #[derive(Clone)]
 pub(crate) struct Removal {
@@ -68,8 +80,8 @@ impl Removal {
     /// Returns what an erasure would remove now.
     pub(crate) async fn preview(&self, erasure: &NewErasure) -> Result<ErasurePreview> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
-        let photos = find_photos(&mut snapshot, OPERATION, erasure).await?;
-        let found = find_subject(&mut snapshot, OPERATION, erasure, &photos).await?;
+        let candidates = find_candidates(&mut snapshot, OPERATION, erasure).await?;
+        let found = find_subject(&mut snapshot, OPERATION, erasure, candidates).await?;
         let photos = found.photos();
         let deleted_photos = find_deleted(&mut snapshot, erasure, &found, &photos).await?;
         let (unread_photos, _) = count_unseen(&mut snapshot, erasure).await?;
@@ -88,20 +100,19 @@ impl Removal {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let album = erasure.album;
-        let candidates = find_photos(&mut transaction, OPERATION, erasure).await?;
-        let keys: Vec<PhotoRef> = candidates.iter().map(|photo| PhotoRef { album, photo: *photo }).collect();
+        let candidates = find_candidates(&mut transaction, OPERATION, erasure).await?;
+        let to_key = |photo: &PhotoId| PhotoRef { album, photo: *photo };
+        let keys: Vec<PhotoRef> = candidates.photos.iter().map(to_key).collect();
         let locked = transaction.queue_writes().lock_photos(&keys).await?;
-        let mut found = find_subject(&mut transaction, OPERATION, erasure, &candidates).await?;
         let id = ErasureId::generate();
-        lock_album(&mut transaction, album).await?;
-        if let ErasureSubject::Bib { bib, .. } = &erasure.subject {
-            self.forbid_bib(&mut transaction, album, id, bib).await?;
-            // Now that the album is locked nobody adds one, and photos that were added since are not locked, but done.
-            let again = find_photos(&mut transaction, OPERATION, erasure).await?;
-            found = find_subject(&mut transaction, OPERATION, erasure, &again).await?;
-            forget_in_rules(&mut transaction, album, bib).await?;
-            forget_requests(&mut transaction, album, bib).await?;
-        }
+        let found = match &erasure.subject {
+            ErasureSubject::Faces { .. } => {
+                let found = find_subject(&mut transaction, OPERATION, erasure, candidates).await?;
+                lock_album(&mut transaction, album).await?;
+                found
+            }
+            ErasureSubject::Bib { .. } => self.forget_bib(&mut transaction, erasure, id).await?,
+        };
         if let Some(report) = erasure.report {
             // Before the photos go, and with them reports that say which others are of the same request.
             dismiss(&mut transaction, OPERATION, album, report).await?;
@@ -137,13 +148,35 @@ impl Removal {
         Ok(id)
     }
 
-    /// Keeps the digest of a bib, so that it is not read again.
+    /// Locks the album of a bib, and makes the bib unknown to all but its photos. Returns where it is in these.
+    async fn forget_bib(
+        &self,
+        transaction: &mut Transaction,
+        erasure: &NewErasure,
+        id: ErasureId,
+    ) -> Result<FoundSubject> {
+        let album = erasure.album;
+        lock_album(transaction, album).await?;
+        // Now that the album is locked nobody adds one, and photos that were added since are not locked, but done. Before the entry
+        // of the start list goes, which says what else is this bib.
+        let candidates = find_candidates(transaction, OPERATION, erasure).await?;
+        self.forbid_bib(transaction, album, id, &candidates.spellings).await?;
+        forget_in_rules(transaction, album, &candidates.spellings).await?;
+        query(OPERATION, FORGET_REQUESTS)
+            .bind(album)
+            .bind(candidates.spellings.clone())
+            .execute(&mut *transaction)
+            .await?;
+        find_subject(transaction, OPERATION, erasure, candidates).await
+    }
+
+    /// Keeps the digests of a bib's spellings, so that it is not read again.
     async fn forbid_bib(
         &self,
         transaction: &mut Transaction,
         album: AlbumId,
         id: ErasureId,
-        bib: &str,
+        spellings: &[String],
     ) -> Result<()> {
         let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
         let master = self.master.as_ref().ok_or_else(missing)?;
@@ -160,13 +193,15 @@ impl Removal {
         };
         let forbid = "insert into erased_bib (album, digest, erasure) values ($1, $2, $3) \
                       on conflict (album, digest) do update set erasure = excluded.erasure";
-        query(OPERATION, forbid)
-            .bind(album)
-            .bind(digest_bib(&secret, bib))
-            .bind(id)
-            .execute(transaction)
-            .await
-            .map(drop)
+        for spelling in spellings {
+            query(OPERATION, forbid)
+                .bind(album)
+                .bind(digest_bib(&secret, spelling))
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        Ok(())
     }
 }
 
@@ -291,17 +326,10 @@ pub(super) async fn delete_photos(
     query(OPERATION, DELETE_PHOTOS).bind(album).bind(ids).execute(transaction).await.map(drop)
 }
 
-/// Deletes what visitors asked by a bib, which is done with it.
-async fn forget_requests(transaction: &mut Transaction, album: AlbumId, bib: &str) -> Result<()> {
-    let forget =
-        "delete from gallery_report where album = $1 and kind = 'removal' and faces is null and note = $2";
-    query(OPERATION, forget).bind(album).bind(bib).execute(transaction).await.map(drop)
-}
-
 /// Takes a bib out of the start list of its album, and of what was learned of the album's bibs.
-async fn forget_in_rules(transaction: &mut Transaction, album: AlbumId, bib: &str) -> Result<()> {
-    let forget = "delete from start_list_entry where album = $1 and bib = $2";
-    if query(OPERATION, forget).bind(album).bind(bib).execute(&mut *transaction).await? > 0 {
+async fn forget_in_rules(transaction: &mut Transaction, album: AlbumId, spellings: &[String]) -> Result<()> {
+    let forget = query(OPERATION, FORGET_ENTRIES).bind(album).bind(spellings.to_vec());
+    if forget.execute(&mut *transaction).await? > 0 {
         judge_again(transaction, OPERATION, album).await?;
     }
     let learned: Option<(String,)> = query(OPERATION, "select learned from bib_format where album = $1")
@@ -311,7 +339,7 @@ async fn forget_in_rules(transaction: &mut Transaction, album: AlbumId, bib: &st
     let Some((learned,)) = learned else { return Ok(()) };
     let mut learned: LearnedFormat = from_json(&learned)?;
     let before = learned.repeated.len();
-    learned.repeated.retain(|repeated| repeated != bib);
+    learned.repeated.retain(|repeated| !spellings.contains(repeated));
     if learned.repeated.len() == before {
         return Ok(());
     }

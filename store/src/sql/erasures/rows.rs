@@ -26,6 +26,16 @@ const LIST_UNREMOVED: Statement = Statement::PerDialect {
                and not coalesce((plan::json ->> 'isRemoved')::boolean, false) order by id limit $2",
 };
 
+/// Counts that are there stay: whoever counted first began to delete after that, and others may have counted meanwhile.
+const NOTE_MEASURED: Statement = Statement::PerDialect {
+    sqlite: "update erasure set plan = $2, erased_at = $4, \
+             removed = case when coalesce(json_extract(plan, '$.isMeasured'), 0) then removed else $3 end \
+             where id = $1 and state = 'running' returning removed",
+    postgres: "update erasure set plan = $2, erased_at = $4, \
+               removed = case when coalesce((plan::json ->> 'isMeasured')::boolean, false) then removed else $3 end \
+               where id = $1 and state = 'running' returning removed",
+};
+
 macro_rules! select_erasure {
     ($rest:literal) => {
         concat!(
@@ -231,28 +241,25 @@ impl ErasureRows {
         self.database.begin_snapshot(OPERATION).await?.read_clock(OPERATION).await
     }
 
-    /// Writes how many objects are going to be deleted. What is erased in the database is gone by now: face indexes that are
-    /// as of a later time do not have it, which the time of the first row does not say of one that was removed in steps, or
-    /// after a wait for locks.
-    pub(crate) async fn note_measured(
-        &self,
-        id: ErasureId,
-        plan: &ErasurePlan,
-        removed: RemovedCounts,
-    ) -> Result<()> {
+    /// Writes the plan of an erasure and what it is going to remove, or reads that where it was written before. What is erased in
+    /// the database is gone by now: face indexes that are as of a later time do not have it, which the time of the first row does
+    /// not say of one that was removed in steps, or after a wait for locks.
+    pub(crate) async fn note_measured(&self, stored: &mut StoredErasure) -> Result<()> {
         const OPERATION: &str = "note what an erasure removes";
-        let note =
-            "update erasure set plan = $2, removed = $3, erased_at = $4 where id = $1 and state = 'running'";
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        query(OPERATION, note)
-            .bind(id)
-            .bind(to_json(plan)?)
-            .bind(to_json(&removed)?)
+        let noted: Option<(String,)> = query(OPERATION, NOTE_MEASURED)
+            .bind(stored.erasure.id)
+            .bind(to_json(&stored.plan)?)
+            .bind(to_json(&stored.erasure.removed)?)
             .bind(now)
-            .execute(&mut transaction)
+            .fetch_optional(&mut transaction)
             .await?;
-        transaction.commit(OPERATION).await
+        transaction.commit(OPERATION).await?;
+        if let Some((removed,)) = noted {
+            stored.erasure.removed = from_json(&removed)?;
+        }
+        Ok(())
     }
 
     /// Ends an erasure with its receipt, unless another process has, and keeps the key that checks it.
@@ -298,4 +305,28 @@ async fn insert_key(transaction: &mut Transaction, operation: &'static str, key:
 
 fn erasure_not_found(id: ErasureId) -> StoreError {
     StoreError::not_found(format!("erasure {id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::AlbumFixture;
+    use crate::sql::tests::open_store;
+
+    /// Two processes may count what the first of them deletes already.
+    #[tokio::test]
+    async fn what_is_counted_first_stays() {
+        let (_folder, store, file) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+        let rows = ErasureRows::new(Database::Sqlite(file));
+        for counted in [7, 3] {
+            let mut stored = rows.load(id).await.unwrap();
+            stored.erasure.removed.photos = counted;
+            stored.plan.is_measured = true;
+            rows.note_measured(&mut stored).await.unwrap();
+            assert_eq!(stored.erasure.removed.photos, 7);
+        }
+        assert_eq!(rows.load(id).await.unwrap().erasure.removed.photos, 7);
+    }
 }

@@ -6,6 +6,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::guard::TextIdRow;
+use super::spellings::find_spellings;
 use crate::model::encoding::floats_from_bytes;
 use crate::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure};
 use crate::model::ids::{AlbumId, PhotoId, ProbeId};
@@ -44,9 +45,28 @@ const READINGS_OF_PHOTOS: Statement = Statement::PerDialect {
                where album = $1 and standing = 'INDEXED' and photo = any($2)",
 };
 
-/// Not by the index of what searches find: a reading that none finds is erased too.
-const TEXTS_OF_BIB: &str = "select id, photo, text, read_as from seen_text \
-     where album = $1 and (text = $2 or read_as = $2) order by photo, id";
+/// Each of the three has an index: texts that searches find, those that none finds, which are erased too, and what the reader
+/// said where the rules of the album say otherwise.
+macro_rules! texts_of_bib {
+    ($is_one_of:literal) => {
+        concat!(
+            "select id, photo, text, read_as from seen_text where album = $1 and text ",
+            $is_one_of,
+            " and standing in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL') \
+             union select id, photo, text, read_as from seen_text where album = $1 and text ",
+            $is_one_of,
+            " and standing not in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL') \
+             union select id, photo, text, read_as from seen_text where album = $1 and read_as ",
+            $is_one_of,
+            " and read_as is not null"
+        )
+    };
+}
+
+const TEXTS_OF_BIB: Statement = Statement::PerDialect {
+    sqlite: texts_of_bib!("in (select value from json_each($2))"),
+    postgres: texts_of_bib!("= any($2)"),
+};
 
 #[derive(FromRow)]
 struct FaceIdRow {
@@ -93,34 +113,53 @@ impl FoundSubject {
     }
 }
 
-/// Returns the photos that an erasure may be about, in order.
-pub(super) async fn find_photos(
+/// Where an erasure may find what it is about.
+#[derive(Default)]
+pub(super) struct Candidates {
+    /// The bib, and what else the start list takes for it.
+    pub(super) spellings: Vec<String>,
+    /// The texts that say one of them.
+    texts: Vec<TextIdRow>,
+    /// The photos, in order.
+    pub(super) photos: Vec<PhotoId>,
+}
+
+/// Returns where an erasure may find what it is about.
+pub(super) async fn find_candidates(
     transaction: &mut Transaction,
     operation: &'static str,
     erasure: &NewErasure,
-) -> Result<Vec<PhotoId>> {
-    let photos: BTreeSet<PhotoId> = match &erasure.subject {
-        ErasureSubject::Faces { places, .. } => places.iter().map(|place| place.photo).collect(),
-        ErasureSubject::Bib { bib, .. } => {
-            let texts = find_texts(transaction, operation, erasure.album, bib).await?;
-            texts.into_iter().map(|text| text.photo).collect()
+) -> Result<Candidates> {
+    let album = erasure.album;
+    match &erasure.subject {
+        ErasureSubject::Faces { places, .. } => {
+            let photos: BTreeSet<PhotoId> = places.iter().map(|place| place.photo).collect();
+            Ok(Candidates { photos: photos.into_iter().collect(), ..Candidates::default() })
         }
-    };
-    Ok(photos.into_iter().collect())
+        ErasureSubject::Bib { bib, .. } => {
+            let spellings = find_spellings(transaction, operation, album, bib).await?;
+            let texts: Vec<TextIdRow> = query(operation, TEXTS_OF_BIB)
+                .bind(album)
+                .bind(spellings.clone())
+                .fetch_all(transaction)
+                .await?;
+            let photos: BTreeSet<PhotoId> = texts.iter().map(|text| text.photo).collect();
+            Ok(Candidates { spellings, texts, photos: photos.into_iter().collect() })
+        }
+    }
 }
 
-/// Returns what an erasure is about, in these photos.
+/// Returns what an erasure is about.
 pub(super) async fn find_subject(
     transaction: &mut Transaction,
     operation: &'static str,
     erasure: &NewErasure,
-    photos: &[PhotoId],
+    candidates: Candidates,
 ) -> Result<FoundSubject> {
-    let album = erasure.album;
-    let is_in = |photo: &PhotoId| photos.binary_search(photo).is_ok();
+    let (album, photos) = (erasure.album, candidates.photos);
     match &erasure.subject {
         ErasureSubject::Faces { places, selfie, .. } => {
-            let known = load_faces(transaction, operation, album, photos).await?;
+            let known = load_faces(transaction, operation, album, &photos).await?;
             let faces = known.into_iter().filter(|face| is_at_one_of(face, places)).collect();
             let probes = match selfie {
                 Some(selfie) => find_probes(transaction, operation, album, selfie).await?,
@@ -129,14 +168,12 @@ pub(super) async fn find_subject(
             Ok(FoundSubject { faces, texts: Vec::new(), probes })
         }
         ErasureSubject::Bib { bib, with_faces } => {
-            let texts = find_texts(transaction, operation, album, bib).await?;
-            let texts: Vec<TextIdRow> = texts.into_iter().filter(|text| is_in(&text.photo)).collect();
             let faces = if *with_faces {
-                find_faces_of_bib(transaction, operation, album, photos, bib).await?
+                find_faces_of_bib(transaction, operation, album, &photos, bib).await?
             } else {
                 Vec::new()
             };
-            Ok(FoundSubject { faces, texts, probes: Vec::new() })
+            Ok(FoundSubject { faces, texts: candidates.texts, probes: Vec::new() })
         }
     }
 }
@@ -145,15 +182,6 @@ fn is_at_one_of(face: &KnownFace, places: &[FacePlace]) -> bool {
     let is_at =
         |place: &FacePlace| place.photo == face.photo && place.bounding_box.is_same_face(&face.bounding_box);
     places.iter().any(is_at)
-}
-
-async fn find_texts(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-    bib: &str,
-) -> Result<Vec<TextIdRow>> {
-    query(operation, TEXTS_OF_BIB).bind(album).bind(bib).fetch_all(transaction).await
 }
 
 async fn load_faces(
@@ -318,4 +346,24 @@ async fn find_probes(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::tests::{explain_plan, open_store};
+
+    /// Else it would read all texts of the album, once while workers wait for the album's row.
+    #[tokio::test]
+    async fn texts_of_a_bib_are_found_by_the_bib() {
+        let (_folder, _store, database) = open_store().await;
+        let plan = explain_plan(&database, TEXTS_OF_BIB.sqlite_text()).await;
+        for index in [
+            "seen_text_found (album=? AND text=?)",
+            "seen_text_unfound (album=? AND text=?)",
+            "seen_text_read_as (album=? AND read_as=?)",
+        ] {
+            assert!(plan.contains(index), "{index} is not in the plan:\n{plan}");
+        }
+    }
 }
