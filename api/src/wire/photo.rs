@@ -197,8 +197,9 @@ pub(crate) struct SeenText {
     /// The confidence of the text recognition.
     #[schema(minimum = 0, maximum = 100)]
     confidence: f64,
-    /// Whether exact searches find it. Texts with the reason `LOW_CONFIDENCE` or `PARTIAL` are found by fuzzy searches,
-    /// those with `NOT_ON_START_LIST` by fuzzy searches for just this text.
+    /// Whether exact searches find it. Texts with the reason `PARTIAL` are found by fuzzy searches, those with
+    /// `LOW_CONFIDENCE` too from a `confidence` of 50 on, those with `NOT_ON_START_LIST` by fuzzy searches for just this
+    /// text.
     indexed: bool,
     /// Why exact searches do not find it; null when they do.
     #[schema(required, schema_with = reason_schema)]

@@ -178,7 +178,8 @@ fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
     let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
     let judge = |at: usize, taken: &HashSet<String>| {
         let judgement = list.judge(&texts[at], &reads[at], taken);
-        OpenText { at, is_own: *judgement.text(&reads[at]) == reads[at].text, judgement }
+        let (read, text) = (&reads[at].text, judgement.text(&reads[at]));
+        OpenText { at, is_own: text == read || list.spells(read, text), judgement }
     };
     let mut taken = HashSet::new();
     let mut open: Vec<OpenText> = (0..texts.len()).map(|at| judge(at, &taken)).collect();
@@ -201,7 +202,7 @@ fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
 /// A text of a photo whose bib another one may still take.
 struct OpenText {
     at: usize,
-    /// Whether it is what its own characters say.
+    /// Whether it is what its own characters say, with or without zeros before them.
     is_own: bool,
     judgement: Judgement,
 }
@@ -277,7 +278,7 @@ impl StartList {
     /// The probability of a bib that the reader was sure of is not below the reader's own: that the list has the bib speaks
     /// for the reading. Neighbours on a dense list only say how likely a misreading is, which the reader knew.
     fn never_less_sure(&self, read: &ReadText, bib: &str, probability: f64) -> f64 {
-        let was_sure = read.index_state == TextIndexState::Indexed && self.find(&read.text) == Some(bib);
+        let was_sure = read.index_state == TextIndexState::Indexed && self.spells(&read.text, bib);
         if was_sure { probability.max(read.confidence) } else { probability }
     }
 
@@ -293,7 +294,7 @@ impl StartList {
     /// Judges a text of which only the best reading is known: the one bib of the list that looks like it, else the one
     /// of which a character at an end was cut off.
     fn judge_without_lattice(&self, read: &ReadText, taken: &HashSet<String>) -> Judgement {
-        if let Some(bib) = self.find(&read.text).filter(|bib| !taken.contains(*bib) || *bib == read.text) {
+        if let Some(bib) = self.find(&read.text) {
             return confirm(read, bib, read.confidence);
         }
         if self.is_excluded(&read.text) {
@@ -500,6 +501,25 @@ mod tests {
         let two = list(&["012", "0012"]);
         assert_eq!(judge(&two, &[sure("12")]), [("12".to_owned(), NOT_LISTED)], "it may be either");
         assert_eq!(judge(&two, &[sure("0012")])[0], ("0012".to_owned(), TextIndexState::Indexed));
+    }
+
+    #[test]
+    fn a_bib_that_is_read_twice_without_its_zeros_is_the_same_bib_twice() {
+        let rule = BibRule::StartList(list(&["0123", "0128"]));
+        for lattice in [true, false] {
+            let text = sure("123");
+            let text = DetectedText { lattice: text.lattice.clone().filter(|_| lattice), ..text };
+            let mut texts = [text.clone(), text];
+            let judgements = judge_photo(&rule, &texts);
+            for (text, judgement) in texts.iter_mut().zip(judgements) {
+                judgement.apply_to(text);
+                assert_eq!((text.text.as_str(), text.index_state), ("0123", TextIndexState::Indexed));
+            }
+            if lattice {
+                let alternatives = find_alternatives(&rule, &texts);
+                assert!(alternatives.iter().all(|of_text| of_text[0].text == "0123"), "{alternatives:?}");
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,21 @@ use regex::Regex;
 use crate::model::album::AlbumConfig;
 use crate::model::start_list::StartListEntry;
 
+/// The longest bib of a list, characters.
+const LONGEST: usize = 12;
+
+/// The texts that a list may take for the same bib as this one: with any number of zeros before it, itself among them.
+pub(crate) fn zero_spellings(text: &str) -> Vec<String> {
+    let short = text.trim_start_matches('0');
+    let mut spellings = vec![text.to_owned()];
+    if !short.is_empty() {
+        let most = LONGEST.saturating_sub(short.chars().count());
+        let padded = (0..=most).map(|zeros| "0".repeat(zeros) + short);
+        spellings.extend(padded.filter(|padded| padded != text));
+    }
+    spellings
+}
+
 /// The bibs of an event.
 pub(crate) struct StartList {
     /// The bibs as they are printed.
@@ -75,6 +90,11 @@ impl StartList {
             (Some(bib), None) | (None, Some(Some(bib))) => Some(bib),
             _ => None,
         }
+    }
+
+    /// Whether this is the bib that a text spells: see [`Self::find`].
+    pub(crate) fn spells(&self, text: &str, bib: &str) -> bool {
+        self.find(text) == Some(bib)
     }
 
     /// Whether a text spells a bib with more zeros than the list has: the list's own spellings are without.

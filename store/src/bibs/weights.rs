@@ -37,7 +37,7 @@ impl<'a> Weights<'a> {
 impl StartList {
     /// Weighs what a lattice may say. Both spellings of a bib with leading zeros count for it.
     pub(super) fn weigh(&self, read: &ReadText, lattice: &Lattice, taken: &HashSet<String>) -> Weights<'_> {
-        let is_free = |bib: &str| !taken.contains(bib) || bib == read.text;
+        let is_free = |bib: &str| !taken.contains(bib) || self.spells(&read.text, bib);
         let prior = (1.0 - self.off_list_share()) / self.len() as f64;
         let mut bibs: Vec<(&str, f64)> = Vec::new();
         let any = lattice.spell(None, BEAM);

@@ -8,7 +8,7 @@ use crate::model::bib_format::{BibFormatConfig, BibShape};
 use crate::model::ids::{PhotoId, ProcessId};
 use crate::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::model::process::Task;
-use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
+use crate::model::start_list::{ImportMode, JudgedPhotos, StartListEntry, StartListImport};
 use crate::store::Store;
 use crate::traits::TextQuery;
 
@@ -18,19 +18,27 @@ pub async fn bib_formats_suite(store: &Store) {
     the_organizer_fixes_the_format_or_switches_it_off(store).await;
     a_start_list_wins(store).await;
     a_few_bibs_show_no_format(store).await;
+    an_excluded_number_says_nothing_of_the_format(store).await;
+    a_bib_that_is_no_part_of_another_has_no_photo_judged_again(store).await;
 }
 
 /// Learns and judges until nothing is left; returns how many photos have changed.
 pub(super) async fn judge_all(store: &Store) -> u64 {
+    learn_and_judge(store).await.changed
+}
+
+/// Learns and judges until nothing is left; returns what was done to photos.
+async fn learn_and_judge(store: &Store) -> JudgedPhotos {
     let taken =
         store.tasks.take(Task::Judging, ProcessId::generate(), LONG).await.expect("asks for the task");
     let lease = taken.expect("nobody has it");
-    let mut changed = 0;
+    let mut done = JudgedPhotos::default();
     while store.judging.is_due().await.expect("looks") {
-        changed += store.judging.judge(lease).await.expect("judges").changed;
+        let step = store.judging.judge(lease).await.expect("judges");
+        (done.photos, done.changed) = (done.photos + step.photos, done.changed + step.changed);
     }
     store.tasks.release(lease).await.expect("releases");
-    changed
+    done
 }
 
 /// Adds photos of so many runners from 2001 on, four in each.
@@ -65,6 +73,13 @@ async fn configure(fixture: &AlbumFixture, format: &str) {
     let change = AlbumChange { config: Some(config), judge_again: true, ..AlbumChange::default() };
     fixture.store.albums.update(&fixture.tenant, fixture.album, change).await.expect("updates");
     judge_all(&fixture.store).await;
+}
+
+/// Imports a list of one entry.
+async fn import(fixture: &AlbumFixture, entry: StartListEntry) {
+    let (mode, imported_by) = (ImportMode::Replace, fixture.key.id);
+    let list = StartListImport { mode, entries: vec![entry], imported_by, max_entries: 10 };
+    fixture.store.start_lists.import(fixture.album, list).await.expect("imports");
 }
 
 const PARTIAL: TextIndexState = TextIndexState::Unindexed(UnindexedReason::Partial);
@@ -116,13 +131,7 @@ async fn a_start_list_wins(store: &Store) {
     let part = add_bib(&fixture, "203").await;
     judge_all(store).await;
     assert_eq!(state_of(&fixture, part).await, PARTIAL);
-    let list = StartListImport {
-        mode: ImportMode::Replace,
-        entries: vec![StartListEntry::of("203".to_owned())],
-        imported_by: fixture.key.id,
-        max_entries: 10,
-    };
-    store.start_lists.import(fixture.album, list).await.expect("imports");
+    import(&fixture, StartListEntry::of("203".to_owned())).await;
     judge_all(store).await;
     assert_eq!(state_of(&fixture, part).await, TextIndexState::Indexed);
     store.start_lists.delete(fixture.album).await.expect("deletes");
@@ -142,5 +151,38 @@ async fn a_few_bibs_show_no_format(store: &Store) {
     let window = Duration::from_secs(3600);
     let settled = store.photos.count_settled_within(fixture.album, window).await.expect("counts");
     assert_eq!(settled, 11, "learning reads no photo again");
+    fixture.delete().await;
+}
+
+async fn an_excluded_number_says_nothing_of_the_format(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    for bib in 201..281 {
+        let texts = vec![text(&bib.to_string(), 0.98), text("2024", 0.98)];
+        fixture.add_ready_photo(Vec::new(), texts).await;
+    }
+    let shapes = async || store.start_lists.get_format(fixture.album).await.expect("gets a format").shapes;
+    judge_all(store).await;
+    assert!(shapes().await.is_empty(), "half of all readings are one number");
+    import(&fixture, StartListEntry { excluded: true, ..StartListEntry::of("2024".to_owned()) }).await;
+    judge_all(store).await;
+    assert_eq!(shapes().await, [BibShape::of("201")]);
+    store.start_lists.delete(fixture.album).await.expect("deletes");
+    judge_all(store).await;
+    assert!(shapes().await.is_empty(), "it may be a bib again");
+    fixture.delete().await;
+}
+
+async fn a_bib_that_is_no_part_of_another_has_no_photo_judged_again(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    add_runners(&fixture, 80).await;
+    judge_all(store).await;
+    let photos = [add_bib(&fixture, "10K").await, add_bib(&fixture, "10K").await];
+    add_runners(&fixture, 16).await;
+    assert_eq!(learn_and_judge(store).await.photos, 0);
+    let format = store.start_lists.get_format(fixture.album).await.expect("gets");
+    assert_eq!((format.shapes.as_slice(), format.readings), (&[BibShape::of("2001")][..], 81));
+    for photo in photos {
+        assert_eq!(state_of(&fixture, photo).await, TextIndexState::Indexed);
+    }
     fixture.delete().await;
 }

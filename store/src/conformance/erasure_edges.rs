@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 
 use super::assert_error_kind;
 use super::erasures::{
-    OTHER, RUNNER, ageing, bib_of, create_probe, embedding, erase, face_at, faces_of, finish, found, import,
+    OTHER, RUNNER, ageing, bib_of, create_probe, embedding, erase, face_at, faces_of, finish, found,
+    found_bib, import,
 };
 use super::fixture::{AlbumFixture, LONG, bounding_box, face, text};
 use super::galleries::report;
@@ -32,9 +33,27 @@ pub(super) async fn erasure_edges_suite(store: &Store) {
     what_a_visitor_asked_for_is_gone_when_its_erasure_has_begun(store).await;
     an_album_that_has_changed_since_its_age_was_read_is_not_erased(store).await;
     a_bib_that_is_imported_while_it_is_erased_is_gone(store).await;
+    a_bib_goes_with_and_without_the_zeros_of_the_list(store).await;
     no_receipt_is_signed_beside_a_process_that_knows_no_erasures(store).await;
     a_face_index_has_to_be_newer_than_the_end_of_the_removal(store).await;
     who_stays_in_the_photos_is_found_also_if_others_search_meanwhile(store).await;
+}
+
+async fn a_bib_goes_with_and_without_the_zeros_of_the_list(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    assert_eq!(import(&fixture, ["0042", "33", "44"]).await, 3);
+    let add_both = async || {
+        for bib in ["42", "0042"] {
+            fixture.add_ready_photo(Vec::new(), vec![text(bib, 0.97)]).await;
+        }
+    };
+    add_both().await;
+    let (done, _) = erase(store, bib_of(&fixture, "42", false)).await;
+    assert_eq!(done.removed.texts, 2);
+    assert_eq!(import(&fixture, ["0042", "33", "44"]).await, 2, "it is on no list any more");
+    add_both().await;
+    assert_eq!((found_bib(&fixture, "42").await, found_bib(&fixture, "0042").await), (0, 0));
+    fixture.delete().await;
 }
 
 fn keeps(receipt: &Receipt, what: &str) -> bool {

@@ -13,7 +13,7 @@ use crate::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedRe
 use crate::model::process::{Task, TaskLease};
 use crate::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
 use crate::store::Store;
-use crate::traits::{PhotoResults, TextQuery};
+use crate::traits::{PhotoResults, TextMatch, TextQuery};
 
 /// Checks the backends of [`crate::traits::StartLists`] and [`crate::traits::Judging`].
 pub async fn start_lists_suite(store: &Store) {
@@ -24,6 +24,7 @@ pub async fn start_lists_suite(store: &Store) {
     a_merge_keeps_entries_and_a_list_has_a_limit(store).await;
     a_list_that_is_disabled_or_deleted_leaves_what_was_read(store).await;
     a_text_shows_what_else_it_may_be(store).await;
+    a_bib_is_found_with_and_without_the_zeros_of_the_list(store).await;
     only_the_holder_of_the_task_judges(store).await;
 }
 
@@ -327,6 +328,37 @@ async fn a_text_shows_what_else_it_may_be(store: &Store) {
     assert_eq!(explained[0].1.first(), Some(&"1207".to_owned()));
     assert!(explained[1].1.iter().all(|text| text != "1207") || explained[1].1[0] == "7207");
     assert_eq!(explain(photos[5]).await, []);
+    fixture.delete().await;
+}
+
+async fn a_bib_is_found_with_and_without_the_zeros_of_the_list(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photo = fixture.add_ready_photo(Vec::new(), vec![text("42", 0.97)]).await;
+    let hits = async |text: &str, exact| {
+        let query = TextQuery { text: text.into(), exact };
+        let hits = store.texts.search(fixture.album, &query).await.expect("searches");
+        hits.into_iter().map(|hit| (hit.photo, hit.match_kind)).collect::<Vec<_>>()
+    };
+    let found = [(photo, TextMatch::Exact)];
+    import(&fixture, &["0042", "7"]).await;
+    assert_eq!(hits("0042", true).await, found, "before it is judged");
+    judge_all(store).await;
+    assert_eq!(texts_of(&fixture, &[photo]).await[0][0].text, "0042");
+    for bib in ["42", "042", "0042"] {
+        assert_eq!(hits(bib, true).await, found, "{bib}");
+        assert_eq!(hits(bib, false).await, found, "{bib}");
+    }
+    import(&fixture, &["0042", "42"]).await;
+    judge_all(store).await;
+    assert_eq!(hits("42", true).await, found);
+    assert_eq!(hits("0042", true).await, [], "another runner's");
+    import(&fixture, &["0042", "7"]).await;
+    let mut config = store.albums.get(&fixture.tenant, fixture.album).await.expect("gets").config;
+    config.start_list = StartListConfig { enabled: false, ..config.start_list };
+    let change = AlbumChange { config: Some(config), judge_again: true, ..AlbumChange::default() };
+    store.albums.update(&fixture.tenant, fixture.album, change).await.expect("updates");
+    judge_all(store).await;
+    assert_eq!(hits("0042", true).await, [], "the list is not used");
     fixture.delete().await;
 }
 

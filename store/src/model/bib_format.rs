@@ -126,7 +126,7 @@ pub struct LearnedFormat {
     pub share: f64,
     /// Different bibs that were surely read.
     pub readings: u64,
-    /// Bibs of other shapes that stand all the same, in order: they were read in several photos.
+    /// Bibs that would be parts of others by their shape and stand all the same, in order: they were read in several photos.
     pub repeated: Vec<String>,
 }
 

@@ -36,6 +36,8 @@ const EDIT_FACTOR: f64 = 0.35;
 /// Reads the detected texts of albums.
 #[async_trait]
 pub(crate) trait TextSource: Send + Sync {
+    /// Returns all texts that the start list of the album takes for the same bib as this one, itself among them.
+    async fn find_spellings(&self, album: AlbumId, text: &str) -> Result<Vec<String>>;
     /// Returns the readings in the album that equal one of `texts` and are indexed or candidates.
     async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>>;
 }
@@ -54,11 +56,10 @@ impl TextSearch {
 #[async_trait]
 impl Texts for TextSearch {
     async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>> {
-        let variants = if query.exact {
-            HashMap::from([(query.text.clone(), TextVariant { kind: TextMatch::Exact, edits: 0 })])
-        } else {
-            find_variants(&query.text)
-        };
+        let mut variants = if query.exact { HashMap::new() } else { find_variants(&query.text) };
+        let spellings = self.source.find_spellings(album, &query.text).await?;
+        let exact = TextVariant { kind: TextMatch::Exact, edits: 0 };
+        variants.extend(spellings.into_iter().map(|text| (text, exact)));
         let read = self.source.find_readings(album, variants.keys().map(String::as_str).collect()).await?;
         let mut best: HashMap<PhotoId, TextHit> = HashMap::new();
         for (photo, seen) in read {
@@ -133,6 +134,10 @@ mod tests {
 
     #[async_trait]
     impl TextSource for FixedTexts {
+        async fn find_spellings(&self, _: AlbumId, text: &str) -> Result<Vec<String>> {
+            Ok(vec![text.to_owned()])
+        }
+
         async fn find_readings(&self, _: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>> {
             Ok(self.0.iter().filter(|(_, seen)| texts.contains(&seen.text.as_str())).cloned().collect())
         }

@@ -8,8 +8,7 @@ use crate::traits::Result;
 
 const OPERATION: &str = "record a change";
 
-/// Notes that an album has grown so much that its format of bibs is to be learned again.
-const NOTE_GROWN: &str = "insert into album_to_learn (album) values ($1) on conflict (album) do nothing";
+const NOTE_TO_LEARN: &str = "insert into album_to_learn (album) values ($1) on conflict (album) do nothing";
 
 /// What a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +30,15 @@ pub(crate) struct RecordedChange {
     pub(crate) watermark_version: i64,
 }
 
+/// Notes that the format of an album's bibs is to be learned again. The transaction holds the lock of the album's row.
+pub(crate) async fn note_to_learn(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+) -> Result<()> {
+    query(operation, NOTE_TO_LEARN).bind(album).execute(transaction).await.map(drop)
+}
+
 /// Increments the album's change number and records which photos changed.
 ///
 /// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
@@ -48,7 +56,7 @@ pub(crate) async fn record_changes(
     let (number, rules_version, erasures, watermark_version, has_grown): (i64, i64, i64, i64, i64) =
         query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
     if has_grown != 0 {
-        query(OPERATION, NOTE_GROWN).bind(album).execute(&mut *transaction).await?;
+        note_to_learn(transaction, OPERATION, album).await?;
     }
     transaction.queue_writes().record_change(album, Change::new(number), photos, kind).await?;
     Ok(RecordedChange { rules_version, erasures, watermark_version })

@@ -54,7 +54,7 @@ const DEPTH_PLAN: &[&str] = &[
 ];
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 45] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -91,6 +91,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
         (start_lists::judging::UNJUDGED_PHOTOS.into(), &["photo_unjudged (album=? AND list_version<?)"]),
         (start_lists::judging::TEXTS_OF_PHOTOS, &["seen_text_by_photo (album=? AND photo=?)"]),
         (start_lists::FIND_ENTRIES, &["PRIMARY KEY (album=? AND bib=?)"]),
+        (start_lists::entries::FIND_SPELLINGS, &["PRIMARY KEY (album=? AND bib=?)"]),
         (start_lists::ENTRY_PAGE.into(), &["PRIMARY KEY (album=? AND bib>? AND bib<?)"]),
         (start_lists::COUNT_WITHOUT_LATTICE.into(), &["seen_text_without_lattice (album=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),

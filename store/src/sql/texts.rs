@@ -8,8 +8,11 @@ use crate::model::photo::DetectedText;
 use crate::search::texts::TextSource;
 use crate::sql::database::Database;
 use crate::sql::row_types::TextRow;
+use crate::sql::start_lists::entries::find_spellings;
 use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
+
+const OPERATION: &str = "search texts";
 
 /// Values per statement, because the whole result of a statement is kept in memory.
 const TEXTS_PER_STATEMENT: usize = 500;
@@ -49,8 +52,12 @@ struct PhotoTextRow {
 
 #[async_trait]
 impl TextSource for SqlTexts {
+    async fn find_spellings(&self, album: AlbumId, text: &str) -> Result<Vec<String>> {
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        find_spellings(&mut reader, OPERATION, album, text).await
+    }
+
     async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>> {
-        const OPERATION: &str = "search texts";
         let mut read = Vec::new();
         let mut reader = self.database.acquire_reader(OPERATION).await?;
         for chunk in texts.chunks(TEXTS_PER_STATEMENT) {

@@ -11,7 +11,7 @@
 //! So the rule errs on the side of keeping answers; the rates are above those measured on the labelled photos and on drawn
 //! events.
 
-use super::misreading::{is_cut, is_slip, one_difference};
+use super::misreading::{is_cut, is_part_of, is_slip, one_difference};
 use super::numbering::is_counted_from_one;
 use super::shapes::{OfShape, Shapes, Sighting, group};
 use super::tails;
@@ -73,7 +73,10 @@ pub(crate) fn learn(sightings: &[Sighting]) -> LearnedFormat {
     }
     let fits = |shape: &OfShape<'_>| learned.iter().any(|(it, _)| it.shape == shape.shape);
     let others = shapes.iter().filter(|shape| !fits(shape));
-    let mut repeated: Vec<String> = others.flat_map(worn_bibs).map(|bib| bib.bib.clone()).collect();
+    // What is no part of a bib stands without being named; named, one more would have all photos judged again for nothing.
+    let is_part = |bib: &&Sighting| learned.iter().any(|(it, _)| is_part_of(&bib.bib, &it.shape));
+    let worn = others.flat_map(worn_bibs).filter(is_part);
+    let mut repeated: Vec<String> = worn.map(|bib| bib.bib.clone()).collect();
     repeated.sort();
     LearnedFormat {
         share: sum(&mut learned.iter().map(|(it, _)| it.len())) / readings as f64,

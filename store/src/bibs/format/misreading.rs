@@ -10,6 +10,11 @@ pub(super) fn is_cut(shape: &BibShape, whole: &BibShape) -> bool {
     shape.len() < whole.len() && whole.as_str().contains(shape.as_str())
 }
 
+/// Whether a text may be what a misreading makes of a bib of the shape `whole`.
+pub(super) fn is_part_of(text: &str, whole: &BibShape) -> bool {
+    is_cut(&BibShape::of(text), whole) || is_slip(text, whole)
+}
+
 /// The place at which two shapes of the same length differ, if it is one place.
 pub(super) fn one_difference(shape: &BibShape, other: &BibShape) -> Option<usize> {
     let (shape, other) = (shape.as_str().as_bytes(), other.as_str().as_bytes());

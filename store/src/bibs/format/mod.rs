@@ -10,7 +10,7 @@ use crate::model::bib_format::{BibFormatConfig, BibShape, LearnedFormat};
 use crate::model::photo::{ReadText, TextIndexState, UnindexedReason};
 
 pub(crate) use self::learn::learn;
-use self::misreading::{is_cut, is_slip};
+use self::misreading::is_part_of;
 pub(crate) use self::shapes::Sighting;
 
 /// A format by which readings are judged.
@@ -44,10 +44,9 @@ impl BibFormat {
 
     /// Whether a text does not fit, and is a cut or a slip of one letter from what fits.
     fn is_part(&self, text: &str) -> bool {
-        let shape = BibShape::of(text);
-        let fits = self.shapes.contains(&shape)
+        let fits = self.shapes.contains(&BibShape::of(text))
             || self.exceptions.binary_search_by(|bib| bib.as_str().cmp(text)).is_ok();
-        !fits && self.shapes.iter().any(|whole| is_cut(&shape, whole) || is_slip(text, whole))
+        !fits && self.shapes.iter().any(|whole| is_part_of(text, whole))
     }
 }
 

@@ -4,7 +4,7 @@
 //! - [`removal`] removes in one transaction what searches find.
 //! - [`guard`] is asked by whoever writes detections: a face at an erased place gets no vector, an erased bib no text.
 //! - [`organization`] deletes what is left of an organization without albums.
-//! - [`pages`] reads and changes albums page by page, [`spellings`] finds the spellings of a bib.
+//! - [`pages`] reads and changes albums page by page.
 //! - [`personal_tables`] says whose deleted rows must leave the files.
 //! - [`scan`] looks for what is left, in every table that the schema has.
 
@@ -18,7 +18,6 @@ pub(crate) mod removal;
 pub(crate) mod retention;
 pub(crate) mod rows;
 pub(crate) mod scan;
-mod spellings;
 mod subject;
 
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,6 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::guard::TextIdRow;
-use super::spellings::find_spellings;
 use crate::model::encoding::floats_from_bytes;
 use crate::model::erasure::{ComparedSelfie, ErasureSubject, FacePlace, NewErasure};
 use crate::model::ids::{AlbumId, PhotoId, ProbeId};
@@ -14,6 +13,7 @@ use crate::model::photo::{BoundingBox, Embedding, PhotoSize};
 use crate::search::face_bibs::{BibReading, PhotoReadings};
 use crate::sql::database::Transaction;
 use crate::sql::row_types::BoxRow;
+use crate::sql::start_lists::entries::find_spellings;
 use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
@@ -137,7 +137,7 @@ pub(super) async fn find_candidates(
             Ok(Candidates { photos: photos.into_iter().collect(), ..Candidates::default() })
         }
         ErasureSubject::Bib { bib, .. } => {
-            let spellings = find_spellings(transaction, operation, album, bib).await?;
+            let spellings = find_spellings(&mut *transaction, operation, album, bib).await?;
             let texts: Vec<TextIdRow> = query(operation, TEXTS_OF_BIB)
                 .bind(album)
                 .bind(spellings.clone())

@@ -5,7 +5,7 @@
 //! album in `album_to_judge` while it holds the lock of the album's row.
 
 mod check;
-mod entries;
+pub(in crate::sql) mod entries;
 pub(in crate::sql) mod formats;
 pub(crate) mod judging;
 pub(crate) mod rules;
@@ -27,6 +27,7 @@ use crate::model::start_list::{
     StartListImport, StartListSummary, WaveSize,
 };
 use crate::sealing::MasterSecret;
+use crate::sql::changes::note_to_learn;
 use crate::sql::database::Database;
 use crate::sql::erasures::guard::load_bibs;
 use crate::sql::photos::load_counts;
@@ -103,6 +104,8 @@ struct Merged {
     entries: Vec<StartListEntry>,
     added: u64,
     removed: u64,
+    /// Whether other numbers are excluded than before.
+    excludes_others: bool,
 }
 
 impl Merged {
@@ -116,13 +119,15 @@ impl Merged {
             let what = format!("{} entries of a start list", after.len());
             return Err(StoreError::new(StoreErrorKind::TooLarge, what));
         }
-        let bibs = |entries: &[StartListEntry]| -> std::collections::HashSet<String> {
-            entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.clone()).collect()
+        let bibs = |entries: &[StartListEntry], excluded: bool| -> std::collections::HashSet<String> {
+            let of_kind = entries.iter().filter(|entry| entry.excluded == excluded);
+            of_kind.map(|entry| entry.bib.clone()).collect()
         };
         let entries: Vec<StartListEntry> = after.into_values().cloned().collect();
-        let (old, new) = (bibs(&before), bibs(&entries));
+        let excludes_others = bibs(&before, true) != bibs(&entries, true);
+        let (old, new) = (bibs(&before, false), bibs(&entries, false));
         let added = new.difference(&old).count() as u64;
-        Ok(Self { added, removed: old.difference(&new).count() as u64, entries })
+        Ok(Self { added, removed: old.difference(&new).count() as u64, excludes_others, entries })
     }
 
     fn len(&self) -> u64 {
@@ -164,6 +169,10 @@ impl StartLists for SqlStartLists {
             .bind(entries_json(&import.entries)?)
             .execute(&mut transaction)
             .await?;
+        if merged.excludes_others {
+            // They no longer show how bibs are numbered, or do again.
+            note_to_learn(&mut transaction, OPERATION, album).await?;
+        }
         let photos = load_counts(OPERATION, album, &mut transaction).await?.ready;
         transaction.commit(OPERATION).await?;
         let (added, removed) = (merged.added, merged.removed);

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::model::ids::AlbumId;
+use crate::sql::changes::note_to_learn;
 use crate::sql::database::Transaction;
 use crate::sql::statement::query;
 use crate::traits::Result;
@@ -34,11 +35,13 @@ pub(crate) async fn note_album(
     query(operation, NOTE_ALBUM).bind(album).execute(transaction).await.map(drop)
 }
 
-/// Has an album judged again whose configuration has changed. Locks its row.
+/// Has an album judged again whose configuration has changed, or whose list lost entries, and has its format learned again: which
+/// numbers are excluded may have changed. Locks its row.
 pub(crate) async fn judge_again(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
 ) -> Result<()> {
-    raise_version(transaction, operation, album).await.map(drop)
+    raise_version(transaction, operation, album).await?;
+    note_to_learn(transaction, operation, album).await
 }
