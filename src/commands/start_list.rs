@@ -124,7 +124,7 @@ pub fn run(command: &StartListCommand) -> anyhow::Result<ExitCode> {
 fn print_import(imported: &Value) {
     let (entries, added, removed) = (&imported["entries"], &imported["added"], &imported["removed"]);
     println!("{entries} bibs: {added} added, {removed} removed");
-    println!("{} photos are judged by them now", imported["judging"]["photos"]);
+    println!("{} photos are judged again", imported["judging"]["photos"]);
     for row in imported["refused"].as_array().into_iter().flatten() {
         println!("line {}: {}", row["line"], row["message"].as_str().unwrap_or_default());
     }

@@ -18,11 +18,12 @@ type Result<T> = std::result::Result<T, StoreError>;
 /// The start lists of albums. The caller has checked that the album belongs to the tenant.
 #[async_trait]
 pub trait StartLists: Send + Sync {
-    /// Imports entries in one transaction. Ready photos are judged again after it, others by the new list when they are
-    /// finished. `TooLarge` when the album would have too many entries.
+    /// Imports entries in one transaction. Where another bib is on the list then, or another number excluded, ready photos
+    /// are judged again after it; others by the new list when they are finished. `TooLarge` when the album would have too
+    /// many bibs or excluded numbers.
     async fn import(&self, album: AlbumId, import: StartListImport) -> Result<ImportedStartList>;
-    /// Judges up to `max_photos` ready photos by the list that an import would make, and keeps nothing. `TooLarge` as
-    /// for an import.
+    /// Judges up to `max_photos` ready photos by the list that an import would make, and keeps nothing; one check at a time,
+    /// the organizations in turn. `TooLarge` as for an import.
     async fn check(
         &self,
         album: AlbumId,
@@ -52,6 +53,6 @@ pub trait StartLists: Send + Sync {
 pub trait Judging: Send + Sync {
     /// Whether there is something to learn or to judge. Costs two probes of indexes and no write.
     async fn is_due(&self) -> Result<bool>;
-    /// Learns the format of one album, or judges some photos of one, in one transaction. `Conflict` when another process has the task.
+    /// Learns the format of one album, or judges some photos of one, in one transaction; by turns where both are due. `Conflict` when another process has the task.
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos>;
 }

@@ -121,7 +121,7 @@ pub enum DeclineCode {
     TextSearchDisabled,
     /// The balance does not cover the price.
     InsufficientCredits,
-    /// The start list has more than 100,000 bibs.
+    /// The start list has more than 100,000 bibs or excluded numbers, or 500,000 in its ranges.
     StartListTooLarge,
     /// A gallery has selfie search only with a contact and a page about privacy.
     GalleryContactMissing,

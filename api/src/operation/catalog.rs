@@ -83,11 +83,13 @@ fn start_list_operations() -> Vec<Operation> {
                 "Tells the service which bibs there are, as a CSV file, as entries or as ranges. Texts of photos are then \
                     judged by the list: an unclear one becomes the bib of the list that it most likely is, and one that is \
                     on no list is found by fuzzy searches for just that bib only (`NOT_ON_START_LIST`). Photos that are \
-                    ready are judged again within seconds to minutes, and are not read or charged again. Names of people are never stored: \
+                    ready are judged again within seconds to minutes where the list has another bib or excludes another number \
+                    than before, and are not read or charged again. Names of people are never stored: \
                     columns that are not mapped are dropped. Rows without a bib are `refused` and the others imported; \
                     where none is left of a file or of entries that would replace a list, that is a 400 and the list stays. \
-                    422 with `data.declineCode` `START_LIST_TOO_LARGE` beyond 100,000 bibs. A larger file than 4 MiB can \
-                    be sent in parts, with the mode `merge`.",
+                    422 with `data.declineCode` `START_LIST_TOO_LARGE` beyond 100,000 different bibs, as many excluded \
+                    numbers, or 500,000 numbers in the ranges of a request. A larger file than 4 MiB can be sent in parts, \
+                    with the mode `merge`.",
             ),
             start_lists::import,
         ),

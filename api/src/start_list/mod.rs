@@ -4,7 +4,7 @@
 pub(crate) mod csv;
 mod ranges;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use photofinish_store::model::start_list::{ImportMode, StartListEntry};
 use photofinish_store::search::variants::normalise_bib;
@@ -17,8 +17,12 @@ use crate::validate::issues::{Issue, PathSegment, code};
 
 pub(crate) use self::ranges::BibRange;
 
-/// Most entries of an album, with ranges spelled out.
+/// Most bibs of an album, with ranges spelled out, and most numbers that are excluded.
 pub(crate) const MAX_ENTRIES: u64 = 100_000;
+
+/// Most numbers in the ranges of one request, which may overlap each other, the rows and the excluded numbers: bounds the work of
+/// spelling them out.
+const MAX_IN_RANGES: u64 = 500_000;
 
 /// Longest bib, wave and team.
 const MAX_BIB: usize = 12;
@@ -104,36 +108,53 @@ impl SentStartList {
                 format!("would replace the list by nothing: no row was taken; line {line}: {message}");
             return Err(invalid(source, code::INVALID_VALUE, message));
         }
-        let in_ranges: u64 = self.ranges.iter().map(BibRange::len).sum();
-        if accepted.entries.len() as u64 + in_ranges > MAX_ENTRIES {
-            return Err(ApiError::declined(DeclineCode::StartListTooLarge));
-        }
-        for entry in self.ranges.iter().flat_map(BibRange::entries) {
-            if !known.contains_key(&entry.bib) {
-                known.insert(entry.bib.clone(), 0);
-                accepted.entries.push(entry);
-            }
-        }
-        exclude(&mut accepted, &self.exclude);
+        let excluded = read_excluded(&self.exclude, &mut accepted.refused);
+        // Excluded numbers take the place of entries.
+        accepted.entries.retain(|entry| !excluded.contains(&entry.bib));
+        spell_out(&self.ranges, &mut known, &excluded, &mut accepted.entries)?;
+        let excluded =
+            excluded.into_iter().map(|bib| StartListEntry { excluded: true, ..StartListEntry::of(bib) });
+        accepted.entries.extend(excluded);
         Ok(accepted)
     }
 }
 
-/// Excluded numbers take the place of entries.
-fn exclude(accepted: &mut AcceptedStartList, numbers: &[String]) {
-    let mut excluded: Vec<String> = Vec::new();
+fn read_excluded(numbers: &[String], refused: &mut Vec<RefusedEntry>) -> BTreeSet<String> {
+    let mut excluded = BTreeSet::new();
     for (at, number) in numbers.iter().enumerate() {
         match parse_bib(number) {
-            Some(bib) => excluded.push(bib),
-            None => accepted.refused.push(not_a_bib(at + 1, number)),
+            Some(bib) => {
+                excluded.insert(bib);
+            }
+            None => refused.push(not_a_bib(at + 1, number)),
         }
     }
-    excluded.sort_unstable();
-    excluded.dedup();
-    accepted.entries.retain(|entry| excluded.binary_search(&entry.bib).is_err());
-    let excluded =
-        excluded.into_iter().map(|bib| StartListEntry { excluded: true, ..StartListEntry::of(bib) });
-    accepted.entries.extend(excluded);
+    excluded
+}
+
+/// Adds the bibs of ranges that are not known yet, nor excluded.
+fn spell_out(
+    ranges: &[BibRange],
+    known: &mut HashMap<String, usize>,
+    excluded: &BTreeSet<String>,
+    entries: &mut Vec<StartListEntry>,
+) -> Result<(), ApiError> {
+    let too_large = || ApiError::declined(DeclineCode::StartListTooLarge);
+    let in_ranges: u64 = ranges.iter().map(BibRange::len).sum();
+    if in_ranges > MAX_IN_RANGES || entries.len() as u64 > MAX_ENTRIES {
+        return Err(too_large());
+    }
+    for entry in ranges.iter().flat_map(BibRange::entries) {
+        if known.contains_key(&entry.bib) || excluded.contains(&entry.bib) {
+            continue;
+        }
+        if entries.len() as u64 == MAX_ENTRIES {
+            return Err(too_large());
+        }
+        known.insert(entry.bib.clone(), 0);
+        entries.push(entry);
+    }
+    Ok(())
 }
 
 fn invalid(field: &'static str, code: &'static str, message: String) -> ApiError {
@@ -253,6 +274,25 @@ mod tests {
         assert_eq!(refused(&accepted), [(3, "not_a_bib")]);
         let huge = SentStartList { ranges: vec![range("1", "999999999")], ..SentStartList::default() };
         assert!(huge.accept(ImportMode::Replace).is_err());
+    }
+
+    #[test]
+    fn a_list_is_as_long_as_it_has_different_bibs() {
+        let range = |from: &str, to: &str| BibRange::new(from, to).unwrap();
+        let accept = |sent: SentStartList| sent.accept(ImportMode::Replace);
+        let rows: String = (1..=60_000).map(|bib| format!("{bib}\n")).collect();
+        let with_ranges = |ranges: Vec<BibRange>| {
+            let exclude = vec!["7".into(), "60001".into()];
+            SentStartList { ranges, exclude, ..sent_csv(&format!("bib\n{rows}")) }
+        };
+        let accepted = accept(with_ranges(vec![range("1", "50000")])).unwrap();
+        assert_eq!((bibs(&accepted).len(), accepted.entries.len()), (59_999, 60_001));
+        let accepted = accept(with_ranges(vec![range("60001", "100002")])).unwrap();
+        assert_eq!(bibs(&accepted).len(), 100_000, "two of them are excluded");
+        assert!(accept(with_ranges(vec![range("60001", "100003")])).is_err());
+        let overlapping = |count| vec![range("1", "50000"); count];
+        assert!(accept(with_ranges(overlapping(10))).is_ok());
+        assert!(accept(with_ranges(overlapping(11))).is_err(), "however few they are in the end");
     }
 
     #[test]

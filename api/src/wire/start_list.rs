@@ -203,7 +203,7 @@ impl ListWarning {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ImportedList {
-    /// Rises with every change of the list and of how it is used.
+    /// Rises with every change of the bibs of the list, of the numbers it excludes, and of how it is used.
     #[schema(value_type = f64, minimum = 0)]
     version: i64,
     /// Bibs on the list.
@@ -220,7 +220,7 @@ pub(crate) struct ImportedList {
     /// Rows that were not taken.
     #[schema(value_type = f64, minimum = 0)]
     refused_count: usize,
-    /// What follows from it: photos are not read again.
+    /// What follows from it: photos are not read again. None where it has the bibs and excluded numbers of before.
     judging: JudgingPhotos,
     /// What is odd about the list.
     warnings: Vec<ListWarning>,

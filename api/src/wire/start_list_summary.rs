@@ -11,7 +11,8 @@ use super::{Output, sample};
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StartList {
-    /// Rises with every import, by more than one where the judging of bibs was changed in between; 0 without a list.
+    /// Rises with every import of other bibs or excluded numbers, by more than one where the judging of bibs was changed in
+    /// between; 0 without a list.
     #[schema(value_type = f64, minimum = 0)]
     version: i64,
     /// Bibs on the list.

@@ -90,8 +90,13 @@ fn a_list_that_says_nothing_or_too_much_is_refused() {
     let declined = huge.defined_error(422, "UNPROCESSABLE_CONTENT");
     assert_eq!(declined["data"], json!({ "declineCode": "START_LIST_TOO_LARGE" }));
     assert_eq!(call(json!({ "ranges": [{ "from": "1", "to": "100000" }] })).ok()["entries"], json!(100_000));
+    let excluding = json!({ "mode": "merge", "exclude": ["100001"] });
+    assert_eq!(call(excluding).ok()["entries"], json!(100_000), "a number that nobody wears is no bib");
     let list = json!({ "albumId": album, "mode": "merge", "entries": [{ "bib": "X1" }] });
     partner.call("/albums/startlist/import", &list).defined_error(422, "UNPROCESSABLE_CONTENT");
+    let rows: String = (1..=60_000).map(|bib| format!("{bib}\n")).collect();
+    let twice = json!({ "csv": format!("bib\n{rows}"), "ranges": [{ "from": "1", "to": "50000" }] });
+    assert_eq!(call(twice).ok()["entries"], json!(60_000), "a bib of the file and of a range is one");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub async fn bib_formats_suite(store: &Store) {
     a_few_bibs_show_no_format(store).await;
     an_excluded_number_says_nothing_of_the_format(store).await;
     a_bib_that_is_no_part_of_another_has_no_photo_judged_again(store).await;
+    a_format_is_learned_while_another_album_is_judged(store).await;
 }
 
 /// Learns and judges until nothing is left; returns how many photos have changed.
@@ -185,4 +186,23 @@ async fn a_bib_that_is_no_part_of_another_has_no_photo_judged_again(store: &Stor
         assert_eq!(state_of(&fixture, photo).await, TextIndexState::Indexed);
     }
     fixture.delete().await;
+}
+
+async fn a_format_is_learned_while_another_album_is_judged(store: &Store) {
+    let (judged, learned) = (AlbumFixture::create(store).await, AlbumFixture::create(store).await);
+    add_bib(&judged, "203").await;
+    judge_all(store).await;
+    import(&judged, StartListEntry::of("203".to_owned())).await;
+    add_runners(&learned, 80).await;
+    let taken = store.tasks.take(Task::Judging, ProcessId::generate(), LONG).await.expect("asks");
+    let lease = taken.expect("nobody has it");
+    for _ in 0..2 {
+        store.judging.judge(lease).await.expect("judges or learns");
+    }
+    let format = store.start_lists.get_format(learned.album).await.expect("gets");
+    assert_eq!(format.shapes, [BibShape::of("2001")], "the other album is judged to the end first");
+    store.tasks.release(lease).await.expect("releases");
+    judge_all(store).await;
+    judged.delete().await;
+    learned.delete().await;
 }

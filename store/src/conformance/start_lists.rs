@@ -11,7 +11,7 @@ use crate::model::album::{AlbumChange, StartListConfig};
 use crate::model::ids::{PhotoId, ProcessId};
 use crate::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
 use crate::model::process::{Task, TaskLease};
-use crate::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
+use crate::model::start_list::{EntryQuery, ImportMode, ImportedStartList, StartListEntry, StartListImport};
 use crate::store::Store;
 use crate::traits::{PhotoResults, TextMatch, TextQuery};
 
@@ -21,6 +21,7 @@ pub async fn start_lists_suite(store: &Store) {
     a_photo_that_was_judged_by_an_old_list_is_judged_again(store).await;
     another_goes_on_where_a_killed_holder_stopped(store).await;
     only_photos_whose_texts_changed_are_told(store).await;
+    a_list_with_the_same_bibs_has_no_photo_judged_again(store).await;
     a_merge_keeps_entries_and_a_list_has_a_limit(store).await;
     a_list_that_is_disabled_or_deleted_leaves_what_was_read(store).await;
     a_text_shows_what_else_it_may_be(store).await;
@@ -236,6 +237,48 @@ async fn only_photos_whose_texts_changed_are_told(store: &Store) {
     fixture.delete().await;
 }
 
+/// Imports these bibs, each entry changed by `change`.
+async fn import_changed(
+    fixture: &AlbumFixture,
+    mode: ImportMode,
+    bibs: &[&str],
+    change: fn(&mut StartListEntry),
+) -> ImportedStartList {
+    let mut list = import_of(fixture, mode, bibs);
+    list.entries.iter_mut().for_each(change);
+    fixture.store.start_lists.import(fixture.album, list).await.expect("imports")
+}
+
+async fn a_list_with_the_same_bibs_has_no_photo_judged_again(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    add_event(&fixture).await;
+    let first = import_changed(&fixture, ImportMode::Replace, &BIBS, |_| {}).await;
+    assert_eq!((first.version, first.photos), (1, 8));
+    judge_all(store).await;
+    let again = import_changed(&fixture, ImportMode::Replace, &BIBS, |_| {}).await;
+    assert_eq!((again.version, again.entries, again.photos), (1, 3, 0));
+    assert_eq!((again.added, again.removed), (0, 0));
+    let with_wave =
+        import_changed(&fixture, ImportMode::Replace, &BIBS, |entry| entry.wave = Some("B".to_owned())).await;
+    assert_eq!((with_wave.version, with_wave.photos), (1, 0));
+    import_changed(&fixture, ImportMode::Merge, &["35"], |entry| entry.team = Some("SC Lake".to_owned()))
+        .await;
+    assert_eq!(judged_and_left(&fixture).await, (8, 0));
+    assert!(!store.judging.is_due().await.expect("looks"));
+    let of_bibs = vec!["1207".to_owned(), "35".to_owned()];
+    let found = store.start_lists.find_entries(fixture.album, of_bibs).await.expect("finds").expect("a list");
+    assert_eq!((found["1207"].wave.as_deref(), found["35"].wave.as_deref()), (Some("B"), None));
+    assert_eq!(found["35"].team.as_deref(), Some("SC Lake"), "what is no rule is stored all the same");
+    let excluding = import_changed(&fixture, ImportMode::Merge, &["35"], |entry| entry.excluded = true).await;
+    assert_eq!((excluding.version, excluding.removed, excluding.photos), (2, 1, 8));
+    assert_eq!(judged_and_left(&fixture).await, (0, 8));
+    judge_all(store).await;
+    let other = import_changed(&fixture, ImportMode::Replace, &["1207", "34"], |_| {}).await;
+    assert_eq!((other.version, other.added, other.removed, other.photos), (3, 1, 1, 8));
+    judge_all(store).await;
+    fixture.delete().await;
+}
+
 async fn a_merge_keeps_entries_and_a_list_has_a_limit(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     assert_eq!(store.start_lists.get(fixture.album).await.expect("gets"), None);
@@ -266,6 +309,9 @@ async fn a_merge_keeps_entries_and_a_list_has_a_limit(store: &Store) {
     let found = store.start_lists.find_entries(fixture.album, of_bib).await.expect("finds").expect("a list");
     assert!(found.contains_key("1207"));
     more.max_entries = 3;
+    let imported = store.start_lists.import(fixture.album, more.clone()).await.expect("imports");
+    assert_eq!(imported.entries, 3, "an excluded number is no bib");
+    more.max_entries = 2;
     let version = store.start_lists.get(fixture.album).await.expect("gets").expect("a list").version;
     assert_error_kind(store.start_lists.import(fixture.album, more).await, StoreErrorKind::TooLarge);
     let summary = store.start_lists.get(fixture.album).await.expect("gets").expect("a list");

@@ -45,7 +45,7 @@ pub struct StartListImport {
     pub entries: Vec<StartListEntry>,
     /// The key that imports it.
     pub imported_by: KeyId,
-    /// Most entries that the album may have then.
+    /// Most bibs that the album may have then, and most excluded numbers.
     pub max_entries: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct ImportedStartList {
     pub added: u64,
     /// Bibs that are no longer on it.
     pub removed: u64,
-    /// Ready photos, which are judged again.
+    /// Ready photos, which are judged again; 0 where the import changed nothing by which they are judged.
     pub photos: u64,
 }
 

@@ -65,8 +65,9 @@ fn import_and_kill(service: &Service, album: &str) {
         if count_unjudged(&service.data_dir(), album) > 0 {
             return;
         }
-        // It looks for photos once a second, and did so just then: after another import all are to be judged again.
+        // It looks for photos once a second, and did so just then: after the import of another list all are to be judged again.
         service.restart();
+        service.partner().call_ok("/albums/startlist/delete", &json!({ "albumId": album }));
     }
     panic!("the service has judged all photos before it was killed, five times");
 }

@@ -33,7 +33,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Number of reading connections, one of which is left to others while an organization uses the rest. Each is a thread that
 /// sleeps unless it reads; searches and lists come a few at a time.
-const READERS: u32 = 5;
+pub(in crate::sql) const READERS: u32 = 5;
 
 /// Number of connections that only look up API keys, so that no request waits for the lists and searches of others
 /// before it is known whose it is. A look-up takes microseconds.

@@ -1,7 +1,7 @@
 //! What an import would change, by the texts of some photos.
 
 use crate::bibs::judge::{BibRule, judge_photo};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::model::album::AlbumConfig;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{DetectedText, TextIndexState};
@@ -11,8 +11,10 @@ use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
 use crate::traits::Result;
 
+use super::import::{by_bib, merge};
 use super::judging::{TextsByPhoto, load_texts};
-use super::{Merged, entries, formats};
+use super::offload::offload;
+use super::{entries, formats};
 
 const OPERATION: &str = "check a start list";
 
@@ -22,6 +24,7 @@ const EXAMPLES: usize = 20;
 /// Photos whose texts are in memory at once.
 const PHOTOS_AT_ONCE: usize = 500;
 
+/// Holds no connection while it judges: a check of 5,000 photos takes a core for a second.
 pub(super) async fn check(
     database: &Database,
     album: AlbumId,
@@ -33,22 +36,27 @@ pub(super) async fn check(
     let row: Option<(String,)> = query(OPERATION, get).bind(album).fetch_optional(&mut snapshot).await?;
     let (config,) = row.ok_or_else(|| StoreError::not_found(format!("album {album}")))?;
     let config: AlbumConfig = from_json(&config)?;
-    let merged = Merged::new(entries::load(&mut snapshot, OPERATION, album).await?, &import)?;
+    let before = entries::load(&mut snapshot, OPERATION, album).await?;
     let ready = "select id from photo where album = $1 and state = 'ready' order by id limit $2";
     let photos: Vec<(PhotoId,)> =
         query(OPERATION, ready).bind(album).bind(i64::from(max_photos)).fetch_all(&mut snapshot).await?;
     let learned = formats::load(&mut snapshot, OPERATION, album).await?;
-    let mut rule = BibRule::new(&merged.entries, &config, learned);
+    drop(snapshot);
+    let make_rule = move || -> Result<BibRule> {
+        let merged: Vec<_> = merge(&by_bib(&before), &import)?.into_values().cloned().collect();
+        Ok(BibRule::new(&merged, &config, learned))
+    };
+    let mut rule = offload(OPERATION, make_rule).await??;
     let mut checked = CheckedStartList { photos: photos.len() as u64, ..CheckedStartList::default() };
     for photos in photos.chunks(PHOTOS_AT_ONCE) {
-        let texts = load_texts(&mut snapshot, album, photos.iter().map(|(photo,)| *photo)).await?;
+        let mut reader = database.acquire_reader(OPERATION).await?;
+        let texts = load_texts(&mut reader, album, photos.iter().map(|(photo,)| *photo)).await?;
+        drop(reader);
         let judge = move || {
             add_photos(&mut checked, &rule, &texts);
             (checked, rule)
         };
-        let judged = tokio::task::spawn_blocking(judge).await;
-        (checked, rule) = judged
-            .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
+        (checked, rule) = offload(OPERATION, judge).await?;
     }
     Ok(checked)
 }
@@ -77,6 +85,87 @@ fn add_photos(checked: &mut CheckedStartList, rule: &BibRule, photos: &TextsByPh
                     confidence: after.confidence,
                 });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::poll;
+
+    use crate::conformance::{AlbumFixture, text};
+    use crate::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
+    use crate::sql::connection::sqlite::READERS;
+    use crate::sql::database::Database;
+    use crate::sql::start_lists::SqlStartLists;
+    use crate::sql::tests::open_store;
+    use crate::traits::StartLists;
+    use crate::turns::Turns;
+
+    /// Those that one organization has at a time.
+    const READERS_OF_ONE: usize = READERS as usize - 1;
+
+    fn list_of(fixture: &AlbumFixture) -> StartListImport {
+        let (mode, imported_by) = (ImportMode::Replace, fixture.key.id);
+        let entries = vec![StartListEntry::of("1207".to_owned())];
+        StartListImport { mode, entries, imported_by, max_entries: 10 }
+    }
+
+    /// The only thread that judges is busy, and one connection is left to the organization: a check that kept it would leave
+    /// none to the next call.
+    #[test]
+    fn a_check_has_no_connection_while_it_judges() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (_folder, store, file) = open_store().await;
+            let fixture = AlbumFixture::create(&store).await;
+            fixture.add_ready_photo(Vec::new(), vec![text("4711", 0.97)]).await;
+            let lists =
+                SqlStartLists::new(Database::Sqlite(file.clone()), Arc::default(), None, Turns::default());
+            let mut readers = Vec::new();
+            while readers.len() + 1 < READERS_OF_ONE {
+                readers.push(file.acquire_reader().await.unwrap());
+            }
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            drop(tokio::task::spawn_blocking(move || released.recv()));
+            let mut check = lists.check(fixture.album, list_of(&fixture), 100);
+            tokio::select! {
+                biased;
+                _ = &mut check => panic!("judged on a thread of the runtime"),
+                page = lists.list_entries(fixture.album, EntryQuery::default()) => drop(page.unwrap()),
+            }
+            drop(release);
+            let checked = check.await.unwrap();
+            assert_eq!((checked.photos, checked.changed), (1, 1));
+        });
+    }
+
+    #[tokio::test]
+    async fn checks_wait_for_their_turn_without_a_connection() {
+        let (_folder, store, file) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let lists =
+            SqlStartLists::new(Database::Sqlite(file.clone()), Arc::default(), None, Turns::default());
+        let turn = lists.checks.take(None).await;
+        let mut checks: Vec<_> =
+            (0..READERS).map(|_| lists.check(fixture.album, list_of(&fixture), 100)).collect();
+        for check in &mut checks {
+            assert!(poll!(check).is_pending());
+        }
+        let mut readers = Vec::new();
+        while readers.len() < READERS_OF_ONE {
+            readers.push(file.acquire_reader().await.unwrap());
+        }
+        drop(readers);
+        drop(turn);
+        for check in checks {
+            assert_eq!(check.await.unwrap().photos, 0);
         }
     }
 }

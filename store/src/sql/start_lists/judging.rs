@@ -4,13 +4,13 @@
 //! in which SQLite would accept no upload. A photo that was processed meanwhile has other rows, and is left as it is.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sqlx::FromRow;
 
 use crate::bibs::judge::{Judgement, judge_photo};
-use crate::error::{StoreError, StoreErrorKind};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::model::process::TaskLease;
@@ -25,7 +25,9 @@ use crate::sql::tasks::fence;
 use crate::traits::{Judging, PhotoRef, Result};
 
 use super::formats;
+use super::offload::offload;
 use super::rules::{BibRules, RulesCache};
+use super::versions::lock_album;
 
 const OPERATION: &str = "judge photos";
 
@@ -95,9 +97,6 @@ const WRITE_JUDGEMENTS: Statement = Statement::PerDialect {
     ),
 };
 
-/// Locks the album, so that no worker leaves photos behind that this transaction does not see.
-const LOCK_ALBUM: &str = "update album set list_version = list_version where id = $1 returning list_version";
-
 pub(crate) struct SqlJudging {
     database: Database,
     rules: Arc<RulesCache>,
@@ -107,6 +106,8 @@ pub(crate) struct SqlJudging {
     last_judged: Mutex<AlbumId>,
     /// The album whose format was learned last.
     last_learned: Mutex<AlbumId>,
+    /// Whether the last step has judged photos, or failed to: the next one learns a format then, if any is to be learned.
+    has_judged: AtomicBool,
 }
 
 #[derive(FromRow)]
@@ -186,7 +187,8 @@ fn is_erased(text: &DetectedText) -> bool {
 impl SqlJudging {
     pub(crate) fn new(database: Database, rules: Arc<RulesCache>, master: Option<MasterSecret>) -> Self {
         let first = || Mutex::new(AlbumId(uuid::Uuid::nil()));
-        Self { database, rules, master, last_judged: first(), last_learned: first() }
+        let (last_judged, last_learned) = (first(), first());
+        Self { database, rules, master, last_judged, last_learned, has_judged: AtomicBool::new(false) }
     }
 
     /// Returns the album that `next` finds after the last one, from the first again after the last of all.
@@ -204,13 +206,44 @@ impl SqlJudging {
         Ok(None)
     }
 
+    /// Learns the format of the next album; returns whether there is one.
+    async fn learn_next(&self, lease: TaskLease) -> Result<bool> {
+        let Some(album) = self.next_album(formats::NEXT_ALBUM, &self.last_learned).await? else {
+            return Ok(false);
+        };
+        formats::learn_album(&self.database, lease, album, self.master.as_ref()).await?;
+        Ok(true)
+    }
+
+    /// Judges photos of the next album; `None` if there is no album, or no photo of it is left.
+    async fn judge_next(&self, lease: TaskLease) -> Result<Option<JudgedPhotos>> {
+        let Some(album) = self.next_album(NEXT_ALBUM, &self.last_judged).await? else { return Ok(None) };
+        let rules = self.rules.get_current(&self.database, album).await?;
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let photos: Vec<(PhotoId, Option<i64>)> = query(OPERATION, UNJUDGED_PHOTOS)
+            .bind(album)
+            .bind(rules.version)
+            .bind(BATCH)
+            .fetch_all(&mut snapshot)
+            .await?;
+        if photos.is_empty() {
+            drop(snapshot);
+            self.end_album(lease, album).await?;
+            return Ok(None);
+        }
+        let texts = load_texts(&mut snapshot, album, photos.iter().map(|(photo, _)| *photo)).await?;
+        drop(snapshot);
+        let version = rules.version;
+        let changes = offload(OPERATION, move || find_changes(&rules, &texts)).await?;
+        self.write(lease, album, version, &photos, changes).await.map(Some)
+    }
+
     /// Ends the judging of an album, if no photo of it is left.
     async fn end_album(&self, lease: TaskLease, album: AlbumId) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         fence(&mut transaction, OPERATION, lease).await?;
-        let version: Option<(i64,)> =
-            query(OPERATION, LOCK_ALBUM).bind(album).fetch_optional(&mut transaction).await?;
-        let (version,) = version.unwrap_or_default();
+        // No worker leaves photos behind that this transaction does not see.
+        let version = lock_album(&mut transaction, OPERATION, album).await?.unwrap_or_default();
         let left: Vec<(PhotoId, Option<i64>)> = query(OPERATION, UNJUDGED_PHOTOS)
             .bind(album)
             .bind(version)
@@ -293,31 +326,52 @@ impl Judging for SqlJudging {
     }
 
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos> {
-        let Some(album) = self.next_album(NEXT_ALBUM, &self.last_judged).await? else {
-            if let Some(album) = self.next_album(formats::NEXT_ALBUM, &self.last_learned).await? {
-                formats::learn_album(&self.database, lease, album, self.master.as_ref()).await?;
-            }
-            return Ok(JudgedPhotos { has_more: true, ..JudgedPhotos::default() });
-        };
-        let rules = self.rules.get_current(&self.database, album).await?;
-        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
-        let photos: Vec<(PhotoId, Option<i64>)> = query(OPERATION, UNJUDGED_PHOTOS)
-            .bind(album)
-            .bind(rules.version)
-            .bind(BATCH)
-            .fetch_all(&mut snapshot)
-            .await?;
-        if photos.is_empty() {
-            drop(snapshot);
-            self.end_album(lease, album).await?;
-            return Ok(JudgedPhotos { has_more: true, ..JudgedPhotos::default() });
+        let nothing = JudgedPhotos { has_more: true, ..JudgedPhotos::default() };
+        // By turns: neither an album of half a million photos nor one that cannot be judged keeps formats from others.
+        if self.has_judged.swap(false, Ordering::Relaxed) && self.learn_next(lease).await? {
+            return Ok(nothing);
         }
-        let texts = load_texts(&mut snapshot, album, photos.iter().map(|(photo, _)| *photo)).await?;
-        drop(snapshot);
-        let version = rules.version;
-        let changes = tokio::task::spawn_blocking(move || find_changes(&rules, &texts)).await;
-        let changes = changes
-            .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
-        self.write(lease, album, version, &photos, changes).await
+        self.has_judged.store(true, Ordering::Relaxed);
+        if let Some(judged) = self.judge_next(lease).await? {
+            return Ok(judged);
+        }
+        self.has_judged.store(false, Ordering::Relaxed);
+        self.learn_next(lease).await?;
+        Ok(nothing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::conformance::{AlbumFixture, reading, text};
+    use crate::error::StoreErrorKind;
+    use crate::model::ids::ProcessId;
+    use crate::model::process::Task;
+    use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
+    use crate::sql::tests::open_store;
+
+    #[tokio::test]
+    async fn an_album_that_cannot_be_judged_keeps_no_format_from_others() {
+        let (_folder, store, file) = open_store().await;
+        let (broken, other) = (AlbumFixture::create(&store).await, AlbumFixture::create(&store).await);
+        let lease = store.tasks.take(Task::Judging, ProcessId::generate(), Duration::from_secs(3600)).await;
+        let lease = lease.unwrap().unwrap();
+        broken.add_ready_photo(Vec::new(), vec![reading("7207", '1', 0.95)]).await;
+        while store.judging.is_due().await.unwrap() {
+            store.judging.judge(lease).await.unwrap();
+        }
+        sqlx::query("update seen_text set lattice = x'ff'").execute(&file.writer).await.unwrap();
+        let entries = vec![StartListEntry::of("1207".to_owned())];
+        let (mode, imported_by) = (ImportMode::Replace, broken.key.id);
+        let list = StartListImport { mode, entries, imported_by, max_entries: 10 };
+        store.start_lists.import(broken.album, list).await.unwrap();
+        other.add_ready_photo(Vec::new(), vec![text("2001", 0.98)]).await;
+        let failed = store.judging.judge(lease).await.unwrap_err();
+        assert_eq!(failed.kind, StoreErrorKind::Corrupt);
+        store.judging.judge(lease).await.unwrap();
+        assert_eq!(store.start_lists.get_format(other.album).await.unwrap().readings, 1);
+        assert_eq!(store.judging.judge(lease).await.unwrap_err().kind, StoreErrorKind::Corrupt);
     }
 }

@@ -1,13 +1,15 @@
 //! Start lists and formats of bibs in the database, and judging by them.
 //!
-//! The version of an album's rules rises with every import; a photo notes by which version its texts were judged.
+//! The version of an album's rules rises with every import of other bibs; a photo notes by which version its texts were judged.
 //! Whoever leaves photos behind the album's version, an import or a worker that judged by the version before, notes the
 //! album in `album_to_judge` while it holds the lock of the album's row.
 
 mod check;
 pub(in crate::sql) mod entries;
 pub(in crate::sql) mod formats;
+mod import;
 pub(crate) mod judging;
+mod offload;
 pub(crate) mod rules;
 pub(crate) mod versions;
 
@@ -17,40 +19,25 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::bibs::judge::find_alternatives;
-use crate::error::{StoreError, StoreErrorKind};
 use crate::model::bib_format::LearnedFormat;
 use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::DetectedText;
 use crate::model::start_list::{
-    CheckedStartList, EntryPage, EntryQuery, ExplainedText, ImportMode, ImportedStartList, StartListEntry,
+    CheckedStartList, EntryPage, EntryQuery, ExplainedText, ImportedStartList, StartListEntry,
     StartListImport, StartListSummary, WaveSize,
 };
 use crate::sealing::MasterSecret;
-use crate::sql::changes::note_to_learn;
 use crate::sql::database::Database;
-use crate::sql::erasures::guard::load_bibs;
 use crate::sql::photos::load_counts;
 use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Result, StartLists};
 use crate::turns::{Turns, current_organization};
 
-use self::entries::{EntryRow, entries_json};
+use self::entries::EntryRow;
+use self::offload::offload;
 use self::rules::RulesCache;
-use self::versions::{judge_again, raise_version};
-
-/// The members of each entry in the JSON list `$2`.
-const INSERT_ENTRIES: Statement = Statement::PerDialect {
-    sqlite: "insert into start_list_entry (album, bib, wave, team, start_at, excluded) \
-             select $1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 from json_each($2) where true \
-             on conflict (album, bib) do update set wave = excluded.wave, team = excluded.team, \
-             start_at = excluded.start_at, excluded = excluded.excluded",
-    postgres: "insert into start_list_entry (album, bib, wave, team, start_at, excluded) \
-               select $1, value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::bigint, (value ->> 4)::bigint \
-               from json_array_elements($2::json) \
-               on conflict (album, bib) do update set wave = excluded.wave, team = excluded.team, \
-               start_at = excluded.start_at, excluded = excluded.excluded",
-};
+use self::versions::judge_again;
 
 const COUNT_UNJUDGED: &str =
     "select count(*) from photo where album = $1 and state = 'ready' and list_version < $2";
@@ -76,6 +63,8 @@ pub(crate) struct SqlStartLists {
     master: Option<MasterSecret>,
     /// See `SqlPhotos`.
     scans: Turns,
+    /// One check at a time: whatever the list, and however many ask, they take a core and the memory of one rule.
+    checks: Turns,
 }
 
 impl SqlStartLists {
@@ -85,7 +74,7 @@ impl SqlStartLists {
         master: Option<MasterSecret>,
         scans: Turns,
     ) -> Self {
-        Self { database, rules, master, scans }
+        Self { database, rules, master, scans, checks: Turns::default() }
     }
 }
 
@@ -99,84 +88,10 @@ async fn has_list<'c>(
     Ok(lists > 0)
 }
 
-/// What the entries of an album become by an import.
-struct Merged {
-    entries: Vec<StartListEntry>,
-    added: u64,
-    removed: u64,
-    /// Whether other numbers are excluded than before.
-    excludes_others: bool,
-}
-
-impl Merged {
-    fn new(before: Vec<StartListEntry>, import: &StartListImport) -> Result<Self> {
-        let mut after: HashMap<&str, &StartListEntry> = HashMap::new();
-        if import.mode == ImportMode::Merge {
-            after.extend(before.iter().map(|entry| (entry.bib.as_str(), entry)));
-        }
-        after.extend(import.entries.iter().map(|entry| (entry.bib.as_str(), entry)));
-        if after.len() as u64 > import.max_entries {
-            let what = format!("{} entries of a start list", after.len());
-            return Err(StoreError::new(StoreErrorKind::TooLarge, what));
-        }
-        let bibs = |entries: &[StartListEntry], excluded: bool| -> std::collections::HashSet<String> {
-            let of_kind = entries.iter().filter(|entry| entry.excluded == excluded);
-            of_kind.map(|entry| entry.bib.clone()).collect()
-        };
-        let entries: Vec<StartListEntry> = after.into_values().cloned().collect();
-        let excludes_others = bibs(&before, true) != bibs(&entries, true);
-        let (old, new) = (bibs(&before, false), bibs(&entries, false));
-        let added = new.difference(&old).count() as u64;
-        Ok(Self { added, removed: old.difference(&new).count() as u64, excludes_others, entries })
-    }
-
-    fn len(&self) -> u64 {
-        self.entries.iter().filter(|entry| !entry.excluded).count() as u64
-    }
-}
-
 #[async_trait]
 impl StartLists for SqlStartLists {
-    async fn import(&self, album: AlbumId, mut import: StartListImport) -> Result<ImportedStartList> {
-        const OPERATION: &str = "import a start list";
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        // First: it locks the album, so that two imports take turns.
-        let version = raise_version(&mut transaction, OPERATION, album).await?;
-        if let Some(erased) = load_bibs(&mut transaction, OPERATION, album, self.master.as_ref()).await? {
-            import.entries.retain(|entry| !erased.contains(&entry.bib));
-        }
-        let before = entries::load(&mut transaction, OPERATION, album).await?;
-        let merged = Merged::new(before, &import)?;
-        let now = transaction.read_clock(OPERATION).await?;
-        let upsert = "insert into start_list (album, version, imported_at, imported_by) values ($1, $2, $3, $4) \
-                      on conflict (album) do update set version = excluded.version, \
-                      imported_at = excluded.imported_at, imported_by = excluded.imported_by";
-        query(OPERATION, upsert)
-            .bind(album)
-            .bind(version)
-            .bind(now)
-            .bind(import.imported_by)
-            .execute(&mut transaction)
-            .await?;
-        if import.mode == ImportMode::Replace {
-            query(OPERATION, "delete from start_list_entry where album = $1")
-                .bind(album)
-                .execute(&mut transaction)
-                .await?;
-        }
-        query(OPERATION, INSERT_ENTRIES)
-            .bind(album)
-            .bind(entries_json(&import.entries)?)
-            .execute(&mut transaction)
-            .await?;
-        if merged.excludes_others {
-            // They no longer show how bibs are numbered, or do again.
-            note_to_learn(&mut transaction, OPERATION, album).await?;
-        }
-        let photos = load_counts(OPERATION, album, &mut transaction).await?.ready;
-        transaction.commit(OPERATION).await?;
-        let (added, removed) = (merged.added, merged.removed);
-        Ok(ImportedStartList { version, entries: merged.len(), added, removed, photos })
+    async fn import(&self, album: AlbumId, import: StartListImport) -> Result<ImportedStartList> {
+        import::import(&self.database, album, import, self.master.as_ref()).await
     }
 
     async fn check(
@@ -185,6 +100,7 @@ impl StartLists for SqlStartLists {
         import: StartListImport,
         max_photos: u32,
     ) -> Result<CheckedStartList> {
+        let _turn = self.checks.take(current_organization()).await;
         check::check(&self.database, album, import, max_photos).await
     }
 
@@ -279,8 +195,7 @@ impl StartLists for SqlStartLists {
             let both = texts.into_iter().zip(alternatives);
             both.map(|(text, alternatives)| ExplainedText { text, alternatives }).collect()
         };
-        let explained = tokio::task::spawn_blocking(explain).await;
-        explained.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))
+        offload(OPERATION, explain).await
     }
 
     async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat> {

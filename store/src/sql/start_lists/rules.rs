@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bibs::judge::{BibRule, judge_photo};
 use crate::bounded_cache::BoundedCache;
-use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::AlbumConfig;
 use crate::model::ids::AlbumId;
 use crate::model::photo::DetectedText;
@@ -14,6 +13,7 @@ use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
 use crate::traits::{PhotoResults, Result};
 
+use super::offload::offload;
 use super::{entries, formats};
 
 /// Bibs of all albums whose rules are kept: albums take turns, so that the rules of all that are in use should fit. A bib of a
@@ -119,9 +119,7 @@ impl RulesCache {
         let config: AlbumConfig = from_json(&config)?;
         let bibs = entries.len() + learned.as_ref().map_or(0, |learned| learned.repeated.len());
         // Of a long list this is more work than a thread of the runtime may have at once.
-        let rule = tokio::task::spawn_blocking(move || BibRule::new(&entries, &config, learned)).await;
-        let rule =
-            rule.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
+        let rule = offload(OPERATION, move || BibRule::new(&entries, &config, learned)).await?;
         Ok(self.keep(album, BibRules { version, rule }, bibs))
     }
 

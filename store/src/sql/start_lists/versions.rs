@@ -11,6 +11,8 @@ use crate::traits::Result;
 const RAISE_VERSION: &str = "update album set list_version = list_version + 1 \
      where id = $1 and closed_at is null returning list_version";
 
+const LOCK_ALBUM: &str = "update album set list_version = list_version where id = $1 returning list_version";
+
 const NOTE_ALBUM: &str = "insert into album_to_judge (album) values ($1) on conflict (album) do nothing";
 
 /// Raises the version of an album's rules and notes that its photos are to be judged by them. Locks the album's row.
@@ -24,6 +26,16 @@ pub(super) async fn raise_version(
     let (version,) = raised.ok_or_else(|| StoreError::not_found(format!("album {album}")))?;
     note_album(transaction, operation, album).await?;
     Ok(version)
+}
+
+/// Locks the row of an album; returns the version of its rules.
+pub(super) async fn lock_album(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    album: AlbumId,
+) -> Result<Option<i64>> {
+    let row: Option<(i64,)> = query(operation, LOCK_ALBUM).bind(album).fetch_optional(transaction).await?;
+    Ok(row.map(|(version,)| version))
 }
 
 /// Notes that photos of an album were judged by an older version. The transaction holds the lock of the album's row.
