@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use photofinish_store::model::event::KeptChanges;
 use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::{Store, StoreError, StoreErrorKind};
@@ -18,9 +19,6 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// How often old events are deleted.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
-/// Changes that an album keeps for the face indexes of all processes, which read what is new every 20 s: of two minutes in
-/// which a thousand photos a second settle. A process that is further behind reads the album.
-const KEPT_CHANGES: u32 = 4096;
 
 /// Publishes events until it is dropped.
 pub async fn publish_forever(store: &Store, holder: ProcessId) {
@@ -118,9 +116,9 @@ impl Publisher<'_> {
     /// Deletes changes of albums that nobody needs; returns how many.
     async fn prune_changes(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
-        while self.store.event_publisher.has_prunable_changes(KEPT_CHANGES).await? {
+        while self.store.event_publisher.has_prunable_changes(&KeptChanges::OF_SERVICE).await? {
             let Some(HeldTask { lease, .. }) = self.take_task().await? else { break };
-            removed += self.store.event_publisher.prune_changes(lease, KEPT_CHANGES).await?;
+            removed += self.store.event_publisher.prune_changes(lease, &KeptChanges::OF_SERVICE).await?;
         }
         Ok(removed)
     }

@@ -32,6 +32,7 @@ pub async fn write_last_counts(store: &Store) {
 /// Writes what this process has counted.
 async fn flush(store: &Store) -> Result<(), StoreError> {
     store.credits.flush_usage().await?;
+    store.galleries.flush_visits().await?;
     store.costs.flush_searches().await
 }
 
@@ -144,6 +145,18 @@ mod tests {
         let ended = timeout(WAIT_LIMIT, futures_util::future::join(flushing, stopping)).await;
         assert!(ended.is_ok(), "it waits for a database that does not respond");
         assert_eq!(costs.written(), 0);
+    }
+
+    #[tokio::test]
+    async fn visits_of_galleries_are_among_the_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let other = Store::open(test_settings(folder.path())).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        fixture.open_gallery().await;
+        store.galleries.count_opened(fixture.album);
+        write_last_counts(&store).await;
+        assert_eq!(other.galleries.get(fixture.album).await.unwrap().unwrap().opened, 1);
     }
 
     /// A store that enforces credits, with nothing in it.

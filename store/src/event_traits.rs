@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use crate::error::StoreError;
 use crate::model::album::Tenant;
-use crate::model::event::{Event, EventLoss, EventPage, EventQuery, PublishedEvents};
+use crate::model::event::{Event, EventLoss, EventPage, EventQuery, KeptChanges, PublishedEvents};
 use crate::model::process::TaskLease;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -36,9 +36,9 @@ pub trait EventPublisher: Send + Sync {
     /// Deletes some of the events from before a time, the oldest; returns how many. One with a pending delivery keeps itself and
     /// those after it, for 3 days at most. `Conflict` when another process has the task.
     async fn remove_expired(&self, lease: TaskLease, before: OffsetDateTime) -> Result<u64>;
-    /// Whether an album has changes that were published and of which it has `kept` later ones.
-    async fn has_prunable_changes(&self, kept: u32) -> Result<bool>;
+    /// Whether an album has changes that were published and are not kept.
+    async fn has_prunable_changes(&self, kept: &KeptChanges) -> Result<bool>;
     /// Deletes some of these changes of albums; returns how many rows. A face index that has not read them reads the album
     /// again. `Conflict` when another process has the task.
-    async fn prune_changes(&self, lease: TaskLease, kept: u32) -> Result<u64>;
+    async fn prune_changes(&self, lease: TaskLease, kept: &KeptChanges) -> Result<u64>;
 }

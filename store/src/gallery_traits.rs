@@ -22,10 +22,14 @@ pub trait Galleries: Send + Sync {
     /// Returns the gallery of a link with its album, whether or not visitors may see it; `None` for an unknown link and for an
     /// album that is being deleted.
     async fn find(&self, link: &TokenDigest) -> Result<Option<OpenGallery>>;
-    /// Counts that it was opened.
-    async fn count_opened(&self, album: AlbumId) -> Result<()>;
-    /// Counts a search, unless the visitor or the network has made as many as they may; returns whether it was counted.
+    /// Counts that it was opened. Written by [`Self::flush_visits`], with what came before.
+    fn count_opened(&self, album: AlbumId);
+    /// Counts a search, unless the visitor or the network has made as many as they may; returns whether it was counted. The count
+    /// of the gallery is written by [`Self::flush_visits`].
     async fn count_search(&self, search: VisitorSearch) -> Result<bool>;
+    /// Writes what was counted of galleries since the last call; keeps it when that fails, unless it may have been written. Until
+    /// then the other calls of this process know it.
+    async fn flush_visits(&self) -> Result<()>;
     /// Keeps that somebody agreed to have a selfie compared.
     async fn give_consent(&self, consent: NewConsent) -> Result<ConsentId>;
     /// Keeps that the consent to a selfie was withdrawn. May be repeated.

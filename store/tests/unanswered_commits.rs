@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use photofinish_servers::{Postgres, Proxy, ProxyFault};
 use photofinish_store::conformance::AlbumFixture;
-use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::{CostQuery, SELFIE_STAGE};
 use photofinish_store::model::credit::{UsageOperation, UsageQuery};
 use photofinish_store::model::ids::PhotoId;
@@ -90,18 +89,25 @@ async fn counts_whose_commit_was_not_answered_are_not_written_again() {
     let Some(proxied) = ProxiedStore::open().await else { return };
     let store = &proxied.store;
     let fixture = AlbumFixture::create(store).await;
+    fixture.open_gallery().await;
     let (tenant, album) = (fixture.tenant, fixture.album);
     store.credits.count(&tenant, album, UsageOperation::GalleryTextSearch);
     proxied.lose_answer(async || store.credits.flush_usage().await).await;
     store.costs.searches().count(album, SELFIE_STAGE);
     proxied.lose_answer(async || store.costs.flush_searches().await).await;
-    assert_written_once(store, &tenant).await;
+    store.galleries.count_opened(album);
+    proxied.lose_answer(async || store.galleries.flush_visits().await).await;
+    assert_written_once(&fixture).await;
 }
 
-/// Writes what is counted and not written, and checks that it makes one search of each kind.
-async fn assert_written_once(store: &Store, tenant: &Tenant) {
+/// Writes what is counted and not written, and checks that it makes one search of each kind and one visit.
+async fn assert_written_once(fixture: &AlbumFixture) {
+    let (store, tenant) = (&fixture.store, &fixture.tenant);
     store.credits.flush_usage().await.unwrap();
     store.costs.flush_searches().await.unwrap();
+    store.galleries.flush_visits().await.unwrap();
+    let gallery = store.galleries.get(fixture.album).await.unwrap().unwrap();
+    assert_eq!((gallery.opened, gallery.searches), (1, 0));
 
     let (from, to, limit) = (CostQuery::FIRST_DAY, CostQuery::LAST_DAY, 10);
     let usage = UsageQuery { from, to, by_day: false, by_album: false, by_operation: true, limit };
@@ -127,23 +133,28 @@ async fn counts_whose_commit_failed_in_a_file_are_written_later() {
     let test_store = TestStore::new();
     let store = test_store.open().await;
     let fixture = AlbumFixture::create(&store).await;
+    fixture.open_gallery().await;
     let mut connection = SqliteConnection::connect(&test_store.settings().database_url).await.unwrap();
     for statement in [
         "create table parent (id integer primary key)",
         "create table child (parent integer references parent (id) deferrable initially deferred)",
         "create trigger refuse_usage after insert on usage_rollup begin insert into child values (1); end",
         "create trigger refuse_costs after insert on cost_rollup begin insert into child values (1); end",
+        "create trigger refuse_visits after update on gallery begin insert into child values (1); end",
     ] {
         sqlx::query(statement).execute(&mut connection).await.unwrap();
     }
     store.credits.count(&fixture.tenant, fixture.album, UsageOperation::GalleryTextSearch);
     store.costs.searches().count(fixture.album, SELFIE_STAGE);
+    store.galleries.count_opened(fixture.album);
     store.credits.flush_usage().await.unwrap_err();
     store.costs.flush_searches().await.unwrap_err();
-    for statement in ["drop trigger refuse_usage", "drop trigger refuse_costs"] {
+    store.galleries.flush_visits().await.unwrap_err();
+    for statement in ["drop trigger refuse_usage", "drop trigger refuse_costs", "drop trigger refuse_visits"]
+    {
         sqlx::query(statement).execute(&mut connection).await.unwrap();
     }
-    assert_written_once(&store, &fixture.tenant).await;
+    assert_written_once(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,10 +172,7 @@ pub(crate) async fn get(
     _: Nothing,
 ) -> Result<Answer<PublicGallery>, ApiError> {
     let open = open(&ctx, &visitor).await?;
-    // On a full disk nothing is written, and all that the page shows can be read.
-    if let Err(error) = ctx.store.galleries.count_opened(open.album.id).await {
-        tracing::warn!(album.id = %open.album.id, %error, "failed to count that a gallery was opened");
-    }
+    ctx.store.galleries.count_opened(open.album.id);
     let photos = count_shown(&ctx, open.album.id).await?;
     let selfie_seconds = ctx.settings.probe_ttl.as_secs_f64();
     Ok(PublicGallery::new(open, selfie_seconds, photos).into())

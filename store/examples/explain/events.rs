@@ -6,7 +6,7 @@ use std::time::Duration;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::UsageQuery;
-use photofinish_store::model::event::{EventQuery, EventType};
+use photofinish_store::model::event::{EventQuery, EventType, KeptChanges};
 use photofinish_store::model::ids::{ProcessId, WebhookId};
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
@@ -22,9 +22,6 @@ const GATHER_TIME: Duration = Duration::from_millis(2100);
 
 /// Longer than nothing may settle until an album is idle.
 const IDLE_TIME: Duration = Duration::from_millis(10_100);
-
-/// Changes of an album that are kept, as the service keeps them.
-const KEPT_CHANGES: u32 = 4096;
 
 /// Makes the calls and adds their plans. `busy` is of the organization with half of all events.
 pub async fn run_calls(
@@ -73,7 +70,7 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
     tokio::time::sleep(IDLE_TIME).await;
     fixture.store.event_publisher.publish(lease).await?;
     for _ in 0..6 {
-        fixture.store.event_publisher.has_prunable_changes(KEPT_CHANGES).await?;
+        fixture.store.event_publisher.has_prunable_changes(&KeptChanges::OF_SERVICE).await?;
     }
     let plans = report.plans.take();
     report.add_plan(
@@ -81,7 +78,12 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
         "publisher: whether something is due",
         "union all select 1 from (select 1 from event_outbox",
     );
-    report.add_plan(&plans, "publisher: albums with changes", "select album from album_change_feed");
+    report.add_plan(&plans, "publisher: an album that is overdue", "order by since limit 1 for update");
+    report.add_plan(
+        &plans,
+        "publisher: albums with changes",
+        "order by since limit $2 for update skip locked",
+    );
     report.add_plan(&plans, "publisher: the changes of an album", "select change, photo, mark");
     report.add_plan(&plans, "publisher: the states of their photos", "charged_at < settled_at");
     report.add_plan(&plans, "publisher: number an event", "insert into event (");
@@ -90,7 +92,7 @@ async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), 
     report.add_plan(&plans, "publisher: albums that may be idle", "select album from event_cursor");
     report.add_plan(&plans, "publisher: since when an album is idle", "select max(settled_at) from photo");
     report.add_plan(&plans, "publisher: events of other transactions", "delete from event_outbox");
-    report.add_plan(&plans, "publisher: albums with old changes", "select album.id, album.pruned_before");
+    report.add_plan(&plans, "publisher: albums with old changes", "select album, before from");
     Ok(())
 }
 

@@ -32,6 +32,10 @@ const TEXTS: &str = "insert into seen_text (album, photo, text, box_top, box_lef
 const CHANGES: &str = "insert into photo_change (album, change, photo) \
      select album, row_number() over () / 64 + 1, id from photo where album = $1";
 
+/// Consents of visitors of an album to as many selfies.
+const CONSENTS: &str = "insert into gallery_consent (id, album, text_version, language, probe, given_at) \
+     select gen_random_uuid(), $1, 1, 'en', gen_random_uuid(), n from generate_series(1, 20000) as n";
+
 /// Counts the photos, as for those that are older than the triggers.
 const COUNTS: &str = include_str!("../../migrations/postgres/0007_count_photos.sql");
 
@@ -94,7 +98,7 @@ pub async fn fill_database(
             .bind(count)
             .execute(&mut connection)
             .await?;
-        for statement in [FACES, TEXTS, CHANGES] {
+        for statement in [FACES, TEXTS, CHANGES, CONSENTS] {
             sqlx::query(statement).bind(fixture.album).execute(&mut connection).await?;
         }
         let changes = "update album set changes = (select max(change) from photo_change where album = $1) \

@@ -13,6 +13,8 @@ use std::time::Duration;
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::{AlbumFixture, face, test_settings, text};
 use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant};
+use photofinish_store::model::gallery::NewConsent;
+use photofinish_store::model::ids::ProbeId;
 use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
 use photofinish_store::model::rate::{RateClass, RateShare};
 use photofinish_store::traits::{Lease, PhotoResults, PictureSizes, TextQuery};
@@ -62,6 +64,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run_queue_calls(&mut report, &fixture).await?;
     events::run_calls(&mut report, &fixtures[1], &fixtures[8]).await?;
     run_searches(&mut report, &fixture, &fixtures[0]).await?;
+    run_gallery_calls(&mut report, &fixtures[0]).await?;
+    measure_queue(&mut report, &fixture.store).await?;
     report.print();
     Ok(())
 }
@@ -223,5 +227,27 @@ async fn run_searches(
     report.add_plan(&plans, "a page of photos", "where album = $1 and id > $2");
     report.add_plan(&plans, "a page of failed photos", "state = $4");
     report.add_plan(&plans, "the photos of an album by state", "from photo_count");
+    Ok(())
+}
+
+async fn run_gallery_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let (galleries, probe) = (&fixture.store.galleries, ProbeId::generate());
+    let consent = NewConsent { album: fixture.album, text_version: 1, language: "en".to_owned(), probe };
+    galleries.give_consent(consent).await?;
+    for _ in 0..6 {
+        galleries.has_consent(fixture.album, probe).await?;
+    }
+    report.add_plan(&report.plans.take(), "gallery: the consent to a selfie", "from gallery_consent");
+    Ok(())
+}
+
+async fn measure_queue(report: &mut PlanReport, store: &Store) -> Result<(), Box<dyn Error>> {
+    for _ in 0..6 {
+        store.queue.depth().await?;
+        store.queue.waiting_since().await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(&plans, "queue: how many photos wait", "sum(photo_count.count)");
+    report.add_plan(&plans, "queue: since when the oldest waits", "select min((select confirmed_at");
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::erasures::{bib_of, erase};
 use super::fixture::{AlbumFixture, LONG, empty_results, face, text};
 use super::idle_albums::idle_albums_suite;
 use crate::error::StoreErrorKind;
-use crate::model::event::{Event, EventPage, EventQuery, EventType};
+use crate::model::event::{Event, EventPage, EventQuery, EventType, KeptChanges};
 use crate::model::ids::{PhotoId, ProcessId};
 use crate::model::photo::FailureReason;
 use crate::model::process::{Task, TaskLease};
@@ -208,7 +208,7 @@ async fn a_photo_of_which_somebody_is_erased_is_told_once(fixture: &AlbumFixture
 }
 
 async fn changes_that_nobody_needs_are_deleted_while_the_album_lives(store: &Store, lease: TaskLease) {
-    const KEPT: u32 = 3;
+    const KEPT: KeptChanges = KeptChanges { least: 3, most: 3, recent: LONG };
     let fixture = AlbumFixture::create(store).await;
     let seen = |turn: usize| {
         let mut vector = [0.0; 4];
@@ -230,8 +230,8 @@ async fn changes_that_nobody_needs_are_deleted_while_the_album_lives(store: &Sto
     }
     let prune = async || {
         let mut deleted = 0;
-        while store.event_publisher.has_prunable_changes(KEPT).await.expect("looks") {
-            deleted += store.event_publisher.prune_changes(lease, KEPT).await.expect("deletes");
+        while store.event_publisher.has_prunable_changes(&KEPT).await.expect("looks") {
+            deleted += store.event_publisher.prune_changes(lease, &KEPT).await.expect("deletes");
         }
         deleted
     };
@@ -243,7 +243,7 @@ async fn changes_that_nobody_needs_are_deleted_while_the_album_lives(store: &Sto
         1,
         "what was not published was kept: {events:?}"
     );
-    assert!(prune().await >= turns as u64 - u64::from(KEPT));
+    assert!(prune().await >= turns as u64 - u64::from(KEPT.most));
     assert_eq!((found(turns).await, found(turns + 1).await), (vec![photo], vec![]));
     assert_eq!(prune().await, 0);
     // And again, however often: each new change is an old one less.
@@ -256,7 +256,7 @@ async fn changes_that_nobody_needs_are_deleted_while_the_album_lives(store: &Sto
     assert_eq!(prune().await, 8);
     assert_eq!(found(turns + 8).await, [photo]);
     let another = TaskLease { holder: ProcessId::generate(), ..lease };
-    assert_error_kind(store.event_publisher.prune_changes(another, KEPT).await, StoreErrorKind::Conflict);
+    assert_error_kind(store.event_publisher.prune_changes(another, &KEPT).await, StoreErrorKind::Conflict);
     fixture.delete().await;
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant};
+use crate::model::gallery::{Gallery, GalleryChange, GalleryLink, GallerySettings};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::key::{Key, KeyMode, NewKey, Scope};
 use crate::model::photo::{
@@ -53,6 +54,14 @@ impl AlbumFixture {
         };
         let album = store.albums.create(album).await.expect("creates an album").id;
         Self { store: store.clone(), tenant: key.tenant, key, album }
+    }
+
+    /// Opens the gallery of the album, for the first time.
+    pub async fn open_gallery(&self) -> Gallery {
+        let link = GalleryLink { text: self.album.to_string(), digest: random_digest() };
+        let (album, settings) = (self.album, GallerySettings::default());
+        let change = GalleryChange { album, enabled: true, link, settings, expires_at: None, replaces: None };
+        self.store.galleries.save(change).await.expect("opens a gallery")
     }
 
     /// Creates photos that wait for their upload.

@@ -28,6 +28,7 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     a_lease_counts_its_attempt_and_carries_what_a_worker_needs(store).await;
     a_released_photo_waits_as_before(store).await;
     an_expired_lease_makes_a_crash_suspect_that_is_leased_alone(store).await;
+    a_crash_suspect_that_was_released_waits_once(store).await;
     a_photo_that_crashes_its_workers_fails(store).await;
     a_renewed_lease_does_not_expire(store).await;
     two_workers_never_lease_the_same_photo(store).await;
@@ -122,6 +123,19 @@ async fn an_expired_lease_makes_a_crash_suspect_that_is_leased_alone(store: &Sto
     // The expired leases may not write any more.
     let answers = store.queue.finish(lapsed.iter().map(empty_results).collect()).await.expect("finishes");
     assert_eq!(answers, [FinishOutcome::Superseded; 2]);
+    fixture.delete().await;
+}
+
+async fn a_crash_suspect_that_was_released_waits_once(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    fixture.queue_photos(3).await;
+    assert_eq!(fixture.lease_fresh(1, Duration::ZERO).await.len(), 1);
+    let suspect = fixture.lease_suspect(LONG).await.expect("a crash suspect waits");
+    assert_eq!(store.queue.depth().await.expect("counts"), 2, "beside the one that is processed");
+    store.queue.release(std::slice::from_ref(&suspect)).await.expect("releases it");
+    assert_eq!(store.queue.depth().await.expect("counts"), 3, "beside fresh photos");
+    assert_eq!(fixture.lease_fresh(2, LONG).await.len(), 2);
+    assert_eq!(store.queue.depth().await.expect("counts"), 1, "alone");
     fixture.delete().await;
 }
 

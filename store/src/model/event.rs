@@ -1,6 +1,8 @@
 //! Events: what partners are told of their albums. Thin on purpose: ids, reasons and counts, so that there is nothing in an
 //! event to erase.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
@@ -118,4 +120,22 @@ pub struct PublishedEvents {
     pub events: u64,
     /// Whether more are to be published at once.
     pub has_more: bool,
+}
+
+/// Which changes of an album are kept although they were published, for the face indexes of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptChanges {
+    /// The last ones, this many at least.
+    pub least: u32,
+    /// At most this many.
+    pub most: u32,
+    /// Of those between the two: changes whose photos settled within this time.
+    pub recent: Duration,
+}
+
+impl KeptChanges {
+    /// What the service keeps. Face indexes read what is new every 20 s, and a process that is further behind reads the album, with
+    /// all its faces. Commits of many workers on one album have a photo or two each, a few hundred a second: two minutes of 500 a
+    /// second are kept.
+    pub const OF_SERVICE: Self = Self { least: 4096, most: 60_000, recent: Duration::from_secs(120) };
 }

@@ -14,6 +14,7 @@ use crate::model::gallery::{
 use crate::model::ids::{AlbumId, ConsentId, PhotoId, ProbeId, ReportId};
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::database::{Database, Transaction};
+use crate::sql::gallery_visits::VisitMeter;
 use crate::sql::row_types::{AlbumRow, convert_rows, from_json, parse_name, to_json};
 use crate::sql::statement::query;
 use crate::traits::{Galleries, Result};
@@ -33,6 +34,13 @@ const FIND: &str = "select g.album as gallery_album, g.enabled, g.link, g.settin
 /// Reads the index by which each is there once.
 pub(crate) const COUNT_REPORTS: &str = "select count(*), count(case when visitor = $2 then 1 end) \
      from gallery_report where album = $1 and kind <> 'removal'";
+
+/// Counts the consents to a selfie that were not withdrawn. Every page of a search with it asks.
+pub(crate) const COUNT_CONSENTS: &str =
+    "select count(*) from gallery_consent where album = $1 and probe = $2 and withdrawn_at is null";
+
+pub(crate) const WITHDRAW_CONSENT: &str = "update gallery_consent set withdrawn_at = coalesce(withdrawn_at, $3) \
+     where album = $1 and probe = $2";
 
 #[derive(FromRow)]
 struct GalleryRow {
@@ -104,11 +112,13 @@ impl TryFrom<ReportRow> for StoredReport {
 pub(crate) struct SqlGalleries {
     database: Database,
     master: Option<MasterSecret>,
+    /// What this process has counted and not written yet.
+    visits: VisitMeter,
 }
 
 impl SqlGalleries {
     pub(crate) fn new(database: Database, master: Option<MasterSecret>) -> Self {
-        Self { database, master }
+        Self { database, master, visits: VisitMeter::default() }
     }
 
     fn master(&self) -> Result<&MasterSecret> {
@@ -119,14 +129,15 @@ impl SqlGalleries {
     fn convert(&self, row: GalleryRow) -> Result<Gallery> {
         let link = self.master()?.open(Purpose::GalleryLink, row.album.0, &row.link)?.secret;
         let corrupt = |_| StoreError::new(StoreErrorKind::Corrupt, "link of a gallery");
+        let unwritten = self.visits.of_album(row.album);
         Ok(Gallery {
             album: row.album,
             enabled: row.enabled != 0,
             link: String::from_utf8(link).map_err(corrupt)?,
             settings: from_json(&row.settings)?,
             expires_at: row.expires_at.map(from_micros).transpose()?,
-            opened: row.opened.unsigned_abs(),
-            searches: row.searches.unsigned_abs(),
+            opened: (row.opened + unwritten.opened).unsigned_abs(),
+            searches: (row.searches + unwritten.searches).unsigned_abs(),
             version: row.updated_at,
         })
     }
@@ -196,13 +207,8 @@ impl Galleries for SqlGalleries {
         Ok(Some(OpenGallery { gallery: self.convert(gallery)?, album: Album::try_from(row.album)? }))
     }
 
-    async fn count_opened(&self, album: AlbumId) -> Result<()> {
-        let mut transaction = self.database.begin_write(OPERATION).await?;
-        query(OPERATION, "update gallery set opened = opened + 1 where album = $1")
-            .bind(album)
-            .execute(&mut transaction)
-            .await?;
-        transaction.commit(OPERATION).await
+    fn count_opened(&self, album: AlbumId) {
+        self.visits.count_opened(album);
     }
 
     async fn count_search(&self, search: VisitorSearch) -> Result<bool> {
@@ -212,17 +218,13 @@ impl Galleries for SqlGalleries {
         if of_cookie > i64::from(search.cookie_limit) || of_network > i64::from(search.network_limit) {
             return Ok(false);
         }
-        query(OPERATION, "update gallery set searches = searches + 1 where album = $1")
-            .bind(search.album)
-            .execute(&mut transaction)
-            .await?;
-        query(OPERATION, "delete from gallery_visitor where album = $1 and day < $2 - 1")
-            .bind(search.album)
-            .bind(search.day)
-            .execute(&mut transaction)
-            .await?;
         transaction.commit(OPERATION).await?;
+        self.visits.count_search(search.album);
         Ok(true)
+    }
+
+    async fn flush_visits(&self) -> Result<()> {
+        self.visits.flush(&self.database).await
     }
 
     async fn give_consent(&self, consent: NewConsent) -> Result<ConsentId> {
@@ -245,9 +247,7 @@ impl Galleries for SqlGalleries {
 
     async fn withdraw_consent(&self, album: AlbumId, probe: ProbeId) -> Result<()> {
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let withdraw = "update gallery_consent set withdrawn_at = coalesce(withdrawn_at, $3) \
-                        where album = $1 and probe = $2";
-        query(OPERATION, withdraw)
+        query(OPERATION, WITHDRAW_CONSENT)
             .bind(album)
             .bind(probe)
             .bind(now_micros())
@@ -258,9 +258,7 @@ impl Galleries for SqlGalleries {
 
     async fn has_consent(&self, album: AlbumId, probe: ProbeId) -> Result<bool> {
         const OPERATION: &str = "find a consent";
-        let find =
-            "select count(*) from gallery_consent where album = $1 and probe = $2 and withdrawn_at is null";
-        let (consents,): (i64,) = query(OPERATION, find)
+        let (consents,): (i64,) = query(OPERATION, COUNT_CONSENTS)
             .bind(album)
             .bind(probe)
             .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)

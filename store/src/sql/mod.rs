@@ -7,8 +7,8 @@
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then the ledger by tenant
 //! (`usage_rollup`, `credit_shard`, `cost_rollup`), then albums by id, and nothing after an album within the same transaction but its row of
 //! `album_change_feed`, which a trigger locks, and what its start list is made of. SQLite has one lock for the whole file;
-//! Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no
-//! statement waits for one.
+//! Postgres has one per row. Rows of galleries are locked by album, in transactions that lock nothing else. The counts of photos
+//! have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
 
 mod accounts;
 #[cfg(test)]
@@ -28,6 +28,9 @@ mod events;
 mod face_bibs;
 mod faces;
 mod galleries;
+#[cfg(test)]
+mod gallery_tests;
+mod gallery_visits;
 mod gc_queries;
 mod keys;
 mod photos;

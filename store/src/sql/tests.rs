@@ -47,10 +47,10 @@ fn urls_name_files() {
 }
 
 const DEPTH_PLAN: &[&str] = &[
-    "COVERING INDEX photo_waiting",
-    "album_closed (closed_at>?)",
-    "photo_fresh (album=? AND confirmed_at>?)",
+    "INDEX photo_fresh (album>?)",
+    "photo_count USING PRIMARY KEY (album=? AND state=?)",
     "photo_suspect (lease_until<?)",
+    "photo_fresh (album=?)",
 ];
 
 /// Each hot statement, with parts of its plan.
@@ -118,7 +118,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 45] {
 }
 
 /// Those of events, balances and webhooks.
-fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 12] {
+fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 13] {
     [
         (events::EVENT_PAGE, &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
         (events::ALL_EVENTS_PAGE.into(), &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
@@ -131,7 +131,10 @@ fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 12] {
             &["album_change_feed USING PRIMARY KEY (album=?)", "photo_settled (album=? AND settled_at>?)"],
         ),
         // Reads the albums in the order of their ids, once a minute.
-        (events::pruning::PRUNABLE_ALBUMS.into(), &["event_cursor USING PRIMARY KEY (album=?)"]),
+        (
+            events::pruning::PRUNABLE_ALBUMS,
+            &["event_cursor USING PRIMARY KEY (album=?)", "newest USING PRIMARY KEY (album=? AND change=?)"],
+        ),
         (
             credits::balances::BALANCE.into(),
             &[
@@ -140,6 +143,7 @@ fn hot_statements_of_events() -> [(Statement, &'static [&'static str]); 12] {
             ],
         ),
         (events::publisher::CHANGED_ALBUMS, &["album_change_feed_since (since<?)"]),
+        (events::gathering::OVERDUE_ALBUM, &["album_change_feed_since (since<?)"]),
         (webhooks::sending::DUE_WEBHOOKS.into(), &["webhook_delivery_due (webhook>?)"]),
         (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
     ]

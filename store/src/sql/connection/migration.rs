@@ -44,7 +44,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 10] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 12] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -78,6 +78,9 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 10] = [
         name: "photo_waiting_with_pictures",
         on: "photo (album, id, state, width) where state in ('queued', 'processing') and width is not null",
     },
+    // 0030 on SQLite alone
+    ConcurrentIndex { name: "gallery_consent_by_probe", on: "gallery_consent (probe, album)" },
+    ConcurrentIndex { name: "gallery_visitor_by_day", on: "gallery_visitor (day)" },
     // 0031 on SQLite alone
     ConcurrentIndex {
         name: "seen_text_unfound",

@@ -11,7 +11,7 @@ use crate::model::key::KeyMode;
 use crate::sql::database::Transaction;
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::row_types::parse_key_mode;
-use crate::sql::statement::{ConnectionRef, query};
+use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::Result;
 
 pub(crate) const OPERATION: &str = "keep the ledger";
@@ -22,8 +22,20 @@ const USAGE_DAYS: i64 = 762;
 /// The age from which nobody asks for a window of a rate limit, seconds.
 const WINDOW_SECONDS: i64 = 300;
 
+/// Days for which searches of visitors of galleries are kept after their own: the clocks of two processes may be a little apart.
+const VISITOR_DAYS: i64 = 1;
+
 /// Rows that one transaction deletes of a table.
 const BATCH: i64 = 5000;
+
+/// Deletes some searches of visitors on earlier days, found by their index. Those that go with their album right now are left
+/// to it: waiting for them could be a circle.
+pub(crate) const REMOVE_VISITORS: Statement = Statement::PerDialect {
+    sqlite: "delete from gallery_visitor where (album, visitor, day) in \
+             (select album, visitor, day from gallery_visitor where day < $1 limit $2)",
+    postgres: "delete from gallery_visitor where ctid = any (array( \
+               select ctid from gallery_visitor where day < $1 limit $2 for update skip locked))",
+};
 
 /// Each tenant that has grants, with their sum, its last grant by somebody, what it has spent or held, and since when it has
 /// been told to be low.
@@ -113,10 +125,12 @@ pub(crate) async fn has_expired<'c>(on: impl Into<ConnectionRef<'c>>, now: i64) 
         OPERATION,
         "select count(*) from (select 1 from (select 1 from rate_window where begins < $1 limit 1) as windows \
          union all select 1 from (select 1 from usage_rollup where day < $2 limit 1) as days \
-         union all select 1 from (select 1 from cost_rollup where day < $2 limit 1) as costs) as expired",
+         union all select 1 from (select 1 from cost_rollup where day < $2 limit 1) as costs \
+         union all select 1 from (select 1 from gallery_visitor where day < $3 limit 1) as visitors) as expired",
     )
     .bind(first_window(now))
     .bind(first_day(now))
+    .bind(first_visitor_day(now))
     .fetch_one(on)
     .await?;
     Ok(expired > 0)
@@ -149,9 +163,14 @@ pub(crate) async fn remove_expired(transaction: &mut Transaction, now: i64) -> R
     )
     .bind(first_day(now))
     .bind(BATCH)
-    .execute(transaction)
-    .await
-    .map(drop)
+    .execute(&mut *transaction)
+    .await?;
+    query(OPERATION, REMOVE_VISITORS)
+        .bind(first_visitor_day(now))
+        .bind(BATCH)
+        .execute(transaction)
+        .await
+        .map(drop)
 }
 
 /// When the oldest window began that is kept, seconds since 1970.
@@ -162,4 +181,9 @@ fn first_window(now: i64) -> i64 {
 /// The first day whose usage is kept.
 fn first_day(now: i64) -> i64 {
     super::ledger::day_of(now) - USAGE_DAYS
+}
+
+/// The first day whose searches of visitors are kept.
+fn first_visitor_day(now: i64) -> i64 {
+    super::ledger::day_of(now) - VISITOR_DAYS
 }

@@ -8,7 +8,7 @@ use sqlx::FromRow;
 use super::publisher::OPERATION;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::sql::database::Transaction;
-use crate::sql::statement::query;
+use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
 /// Changes of one transaction, and their photos: writers of the album may have to wait for it. A change is a batch of
@@ -21,6 +21,24 @@ pub(crate) const PHOTOS_PER_EVENT: usize = 250;
 
 pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark, settled from photo_change \
      where album = $1 and change >= $2 and change <= $3 order by change, photo limit $4";
+
+/// How long changes may wait to be told until the publisher waits for their writers.
+const OVERDUE_MICROS: i64 = 5_000_000;
+
+/// The album whose changes have waited for longest, if they are overdue.
+pub(crate) const OVERDUE_ALBUM: Statement = Statement::PerDialect {
+    sqlite: "select album from album_change_feed \
+             where since <= cast(unixepoch('now', 'subsec') * 1000000 as integer) - $1 order by since limit 1",
+    postgres: "select album from album_change_feed where since \
+               <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 order by since limit 1 for update",
+};
+
+/// Locks an album whose changes are overdue in the feed. The publisher leaves out albums whose row is locked, as that of an album
+/// which many workers finish photos of is nearly always. To be called while the transaction holds nothing but its task: the writer
+/// that it waits for may itself wait for anything that the publisher locks.
+pub(crate) async fn lock_overdue(transaction: &mut Transaction) -> Result<()> {
+    query(OPERATION, OVERDUE_ALBUM).bind(OVERDUE_MICROS).execute(transaction).await.map(drop)
+}
 
 /// Changes of an album: how far they go, and their photos.
 pub(crate) struct Changes {

@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::metric_names;
 use crate::model::album::Tenant;
 use crate::model::encoding::{from_micros, to_micros};
-use crate::model::event::{Event, EventLoss, EventPage, EventQuery, PublishedEvents};
+use crate::model::event::{Event, EventLoss, EventPage, EventQuery, KeptChanges, PublishedEvents};
 use crate::model::ids::{AlbumId, EventId, OrganizationId};
 use crate::model::process::TaskLease;
 use crate::sql::database::{Database, Transaction};
@@ -226,16 +226,16 @@ impl EventPublisher for SqlEvents {
         Ok(removed)
     }
 
-    async fn has_prunable_changes(&self, kept: u32) -> Result<bool> {
+    async fn has_prunable_changes(&self, kept: &KeptChanges) -> Result<bool> {
         let mut snapshot = self.database.begin_snapshot(pruning::OPERATION).await?;
-        pruning::has_prunable(&mut snapshot, i64::from(kept.max(1))).await
+        pruning::has_prunable(&mut snapshot, kept).await
     }
 
-    async fn prune_changes(&self, lease: TaskLease, kept: u32) -> Result<u64> {
+    async fn prune_changes(&self, lease: TaskLease, kept: &KeptChanges) -> Result<u64> {
         const OPERATION: &str = pruning::OPERATION;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         fence(&mut transaction, OPERATION, lease).await?;
-        let deleted = pruning::prune(&mut transaction, i64::from(kept.max(1))).await?;
+        let deleted = pruning::prune(&mut transaction, kept).await?;
         transaction.commit(OPERATION).await?;
         Ok(deleted)
     }

@@ -6,7 +6,7 @@
 //! photo settles, as when a list of bibs changes or somebody is erased, are passed over.
 //!
 //! Locks rows of `album_change_feed`, then rows of `event_cursor`, and waits for nothing that a writer of an album locks
-//! before them.
+//! before them: only at first, holding nothing, for the writer of an album that is overdue.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::model::ids::{AlbumId, EventId, OrganizationId, PhotoId};
 use crate::model::photo::{PhotoState, StateCounts};
 use crate::sql::database::Transaction;
 use crate::sql::events::gathering::{
-    ChangedPhoto, Changes, PHOTOS_PER_EVENT, Settled, end_at_full_event, read_changes,
+    ChangedPhoto, Changes, PHOTOS_PER_EVENT, Settled, end_at_full_event, lock_overdue, read_changes,
 };
 use crate::sql::photos::load_counts;
 use crate::sql::row_types::{parse_key_mode, parse_photo_state, to_json};
@@ -57,7 +57,7 @@ pub(crate) const COUNT_DUE: Statement = Statement::PerDialect {
                <= (extract(epoch from statement_timestamp()) * 1000000)::bigint limit 1) as idle) as due",
 };
 
-/// Leaves out albums whose changes are being written: they are taken at the next turn, with these changes.
+/// Leaves out albums whose changes are being written: they are taken at the next turn, with these changes, or when they are overdue.
 pub(crate) const CHANGED_ALBUMS: Statement = Statement::PerDialect {
     sqlite: "select album from album_change_feed where since <= $1 order by since limit $2",
     postgres: "select album from album_change_feed where since <= $1 order by since limit $2 \
@@ -93,6 +93,7 @@ const TAKE_PENDING: &str = "delete from event_outbox where id in (select id from
 
 /// Publishes some of what is due.
 pub(crate) async fn publish(transaction: &mut Transaction) -> Result<PublishedEvents> {
+    lock_overdue(transaction).await?;
     let now = transaction.read_clock(OPERATION).await?;
     let mut turn =
         Turn { transaction, now, published: PublishedEvents::default(), subscribers: HashMap::new() };

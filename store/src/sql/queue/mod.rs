@@ -36,25 +36,40 @@ use crate::traits::{
     PhotoResults, Queue, Reprocessed, Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
 };
 
-/// Counts the waiting photos: fresh photos, and crash suspects without a running lease. Those of albums that are being deleted
-/// are left out, because nobody leases them: they would start workers that find nothing to do. Each part reads an index of such
-/// photos alone; that of the closed albums says `confirmed_at > 0`, which all fresh photos have, for SQLite to choose it.
-pub(crate) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
-     - (select count(*) from album cross join photo where album.closed_at > 0 and photo.album = album.id \
-     and photo.confirmed_at > 0 and photo.state = 'queued' and photo.attempts = 0) \
-     + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
-     and lease_until <= $1 and (select closed_at from album where album.id = photo.album) is null)";
+/// Albums with fresh photos, then a null: one index probe for each, however many photos wait.
+macro_rules! with_waiting_albums {
+    ($rest:literal) => {
+        concat!(
+            "with recursive waiting (album) as ( \
+             select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
+             union all \
+             select (select photo.album from photo where state = 'queued' and attempts = 0 \
+             and photo.album > waiting.album order by photo.album limit 1) from waiting \
+             where waiting.album is not null) ",
+            $rest
+        )
+    };
+}
 
-/// When the oldest fresh photo was queued, of albums that are not being deleted: one index probe per album with fresh photos,
-/// however many photos wait.
-pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
-     select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
-     union all \
-     select (select photo.album from photo where state = 'queued' and attempts = 0 \
-     and photo.album > waiting.album order by photo.album limit 1) from waiting where waiting.album is not null) \
-     select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
+/// Counts the waiting photos: fresh photos, and crash suspects without a running lease. Those of albums that are being deleted
+/// are left out, because nobody leases them: they would start workers that find nothing to do. Of albums with fresh photos the
+/// kept counts are read, which count their suspects that are queued too; the others are few, and have an index.
+pub(crate) const DEPTH: &str = with_waiting_albums!(
+    "select cast((select coalesce(sum((select sum(photo_count.count) from photo_count \
+     where photo_count.album = waiting.album and photo_count.state = 'queued')), 0) from waiting \
+     where (select closed_at from album where album.id = waiting.album) is null) as bigint) \
+     + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
+     and lease_until <= $1 and (select closed_at from album where album.id = photo.album) is null \
+     and (state = 'processing' or (select fresh.confirmed_at from photo as fresh where fresh.state = 'queued' \
+     and fresh.attempts = 0 and fresh.album = photo.album order by fresh.confirmed_at limit 1) is null))"
+);
+
+/// When the oldest fresh photo was queued, of albums that are not being deleted.
+pub(crate) const WAITING_SINCE: &str = with_waiting_albums!(
+    "select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
      and photo.album = waiting.album order by confirmed_at limit 1)) from waiting \
-     where (select closed_at from album where album.id = waiting.album) is null";
+     where (select closed_at from album where album.id = waiting.album) is null"
+);
 
 /// Expires every running lease. Waiting photos have none.
 pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
