@@ -170,6 +170,16 @@ async fn a_start_that_finds_nothing_to_migrate_does_not_wait_for_one_that_migrat
     assert_eq!(valid_indexes(&mut observer).await, INDEXES);
 }
 
+/// The head of the queue is sought among them, however many photos there are.
+#[tokio::test]
+async fn dead_versions_of_photos_are_removed_by_their_number() {
+    let Some(server) = Postgres::shared() else { return };
+    let (_, mut connection) = create_database(server, ALL).await;
+    let limit = "select reloptions @> array['autovacuum_vacuum_threshold=1000', 'autovacuum_vacuum_scale_factor=0.002'] \
+                 from pg_class where oid = 'photo'::regclass";
+    assert!(sqlx::query_scalar::<_, bool>(limit).fetch_one(&mut connection).await.unwrap());
+}
+
 #[tokio::test]
 async fn photos_that_an_older_version_confirms_are_leased() {
     let Some(server) = Postgres::shared() else { return };

@@ -42,8 +42,8 @@ pub(crate) struct KeptThing {
 /// What a scan found in one place.
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct StoreScan {
-    /// `rows`, `objects`, `face indexes`, `message queue` where photos are deleted and there is one, and `write-ahead log` or
-    /// `dead rows`, the last two in receipts alone; may grow.
+    /// `rows`, `objects`, `face indexes`, `message queue` where there is one and photos are deleted that were waiting or being
+    /// processed, and `write-ahead log` or `dead rows`, the last two in receipts alone; may grow.
     #[schema(example = "rows")]
     store: String,
     #[schema(value_type = f64, minimum = 0)]

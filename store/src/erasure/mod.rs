@@ -263,8 +263,9 @@ impl Erasures for Eraser {
             return Ok(done);
         }
         let is_clean = self.cleaner.clean(&self.database).await?;
+        let named = self.list_named(&running).await?;
         for stored in running {
-            let scan = self.scan_everything(&stored, Some(is_clean)).await?;
+            let scan = self.scan_everything(&stored, Some(is_clean), named.as_ref()).await?;
             if scan.left > 0 {
                 tracing::debug!(erasure.id = %stored.erasure.id, ?scan, "something of an erasure is left");
                 continue;
@@ -291,7 +292,8 @@ impl Erasures for Eraser {
         let stored = self.rows().get(tenant, id).await?;
         // The files were cleaned before the receipt was signed, and nothing that was deleted since can be told from it.
         let is_clean = (stored.erasure.state == ErasureState::Running).then_some(false);
-        self.scan_everything(&stored, is_clean).await
+        let named = self.list_named(std::slice::from_ref(&stored)).await?;
+        self.scan_everything(&stored, is_clean, named.as_ref()).await
     }
 
     async fn keys(&self) -> Result<Vec<ReceiptKey>> {

@@ -54,7 +54,7 @@ impl Eraser {
 
     async fn delete_messages(&self, stored: &StoredErasure) -> Result<()> {
         match &self.messages {
-            Some(messages) if stored.deletes_photos() => {
+            Some(messages) if stored.deletes_queued_photos() => {
                 messages.delete_named(|photo| stored.deletes(photo)).await
             }
             _ => Ok(()),

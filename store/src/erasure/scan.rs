@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use super::Eraser;
 use super::objects::list_objects;
 use crate::model::erasure::{ErasureKind, ErasureScan, ScannedStore};
-use crate::queue::jetstream::NamedMessages;
+use crate::queue::jetstream::NamedPhotos;
 use crate::sql::DatabaseKind;
 use crate::sql::erasures::rows::StoredErasure;
 use crate::sql::erasures::scan::RowScan;
@@ -15,11 +15,12 @@ use crate::traits::{Processes, Result};
 
 impl Eraser {
     /// Looks everywhere. `is_clean` says whether the files of the database were cleaned since the rows went; without it they
-    /// are not looked at.
+    /// are not looked at. `named` is what [`Self::list_named`] returned.
     pub(super) async fn scan_everything(
         &self,
         stored: &StoredErasure,
         is_clean: Option<bool>,
+        named: Option<&NamedPhotos>,
     ) -> Result<ErasureScan> {
         let rows = RowScan { database: self.database.clone(), master: self.master.clone() };
         let mut stores = vec![
@@ -27,7 +28,7 @@ impl Eraser {
             self.scan_objects(stored).await?,
             self.scan_face_indexes(stored).await?,
         ];
-        stores.extend(self.scan_messages(stored).await?);
+        stores.extend(scan_messages(stored, named));
         stores.extend(is_clean.map(|is_clean| self.report_files(is_clean)));
         let left = stores.iter().map(|scanned| scanned.left).sum();
         Ok(ErasureScan { finished_at: OffsetDateTime::now_utc(), stores, left })
@@ -53,9 +54,9 @@ impl Eraser {
 
     /// Brings the index of this process up to date, and asks which others are.
     pub(super) async fn scan_face_indexes(&self, stored: &StoredErasure) -> Result<ScannedStore> {
-        let is_up_to_date = self.face_cache.refresh().await?;
-        let mut scanned =
-            ScannedStore { store: "face indexes".to_owned(), looked: 1, left: u64::from(!is_up_to_date) };
+        let as_of = self.face_cache.refresh(self.rows().read_clock().await?).await?;
+        let left = u64::from(as_of < stored.erased_at);
+        let mut scanned = ScannedStore { store: "face indexes".to_owned(), looked: 1, left };
         for process in self.processes.list().await? {
             // A role without an API has no index.
             let Some(faces_as_of) = process.report.faces_as_of else { continue };
@@ -65,14 +66,15 @@ impl Eraser {
         Ok(scanned)
     }
 
-    /// Looks at the messages of the queue, which name photos, if there is one.
-    async fn scan_messages(&self, stored: &StoredErasure) -> Result<Option<ScannedStore>> {
-        let Some(messages) = &self.messages else { return Ok(None) };
-        if !stored.deletes_photos() {
-            return Ok(None);
+    /// Looks at all messages of the queue, which name photos, once for these erasures; `None` without a queue, or if it has none
+    /// that asks for a photo that one of them deletes.
+    pub(super) async fn list_named(&self, erasures: &[StoredErasure]) -> Result<Option<NamedPhotos>> {
+        match &self.messages {
+            Some(messages) if erasures.iter().any(StoredErasure::deletes_queued_photos) => {
+                messages.list_named().await.map(Some)
+            }
+            _ => Ok(None),
         }
-        let NamedMessages { looked, named } = messages.find_named(|photo| stored.deletes(photo)).await?;
-        Ok(Some(ScannedStore { store: "message queue".to_owned(), looked, left: named }))
     }
 
     pub(super) fn report_files(&self, is_clean: bool) -> ScannedStore {
@@ -82,4 +84,10 @@ impl Eraser {
         };
         ScannedStore { store: store.to_owned(), looked: 1, left: u64::from(!is_clean) }
     }
+}
+
+fn scan_messages(stored: &StoredErasure, named: Option<&NamedPhotos>) -> Option<ScannedStore> {
+    let named = named.filter(|_| stored.deletes_queued_photos())?;
+    let left = named.photos.iter().filter(|photo| stored.deletes(photo)).count() as u64;
+    Some(ScannedStore { store: "message queue".to_owned(), looked: named.looked, left })
 }

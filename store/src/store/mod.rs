@@ -284,9 +284,8 @@ impl Store {
     /// Brings the albums in memory up to the database now.
     async fn refresh_faces(&self) -> Result<(), StoreError> {
         let now = ErasureRows::new(self.database.clone()).read_clock().await?;
-        if self.face_cache.refresh().await? {
-            self.faces_as_of.fetch_max(now, Ordering::Relaxed);
-        }
+        let as_of = self.face_cache.refresh(now).await?;
+        self.faces_as_of.fetch_max(as_of, Ordering::Relaxed);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use photofinish_store::QueueSettings;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::traits::FinishOutcome;
+use photofinish_store::{QueueSettings, StoreErrorKind};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -97,6 +97,26 @@ async fn no_message_names_a_photo_that_was_erased() {
     store.erasures.remove_objects(id).await.unwrap();
     assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
     assert_eq!(cluster.stream_state().await.messages, 0);
+}
+
+/// Reading the stream takes seconds while many workers are busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_photo_is_erased_without_a_request_to_the_stream() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let store = cluster.start_process().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let ready = fixture.queue_photos(1).await[0];
+    assert_eq!(finish_all(&fixture).await, 1);
+    let queued = fixture.queue_photos(1).await[0];
+    // Every request fails from now on.
+    cluster.server.kill();
+    let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
+    let id = store.erasures.begin_photo(&tenant, album, ready, key).await.unwrap();
+    store.erasures.remove_objects(id).await.unwrap();
+    assert_eq!(store.erasures.finish(&[id]).await.unwrap(), 1);
+    let id = store.erasures.begin_photo(&tenant, album, queued, key).await.unwrap();
+    let removed = store.erasures.remove_objects(id).await;
+    assert_eq!(removed.unwrap_err().kind, StoreErrorKind::Unavailable, "its message is looked for");
 }
 
 async fn clear_published_at(test_store: &TestStore, album: AlbumId) {

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::named::NamedMessages;
+pub(crate) use self::named::NamedPhotos;
 use self::outbox::Outbox;
 use self::republisher::Republisher;
 pub use self::settings::QueueSettings;
@@ -90,9 +90,9 @@ impl JetStreamQueue {
         self.stream.lag().await.map(drop)
     }
 
-    /// Looks for messages that name photos of which `is_erased` is true.
-    pub(crate) async fn find_named(&self, is_erased: impl Fn(&PhotoRef) -> bool) -> Result<NamedMessages> {
-        self.stream.find_named(is_erased).await
+    /// Returns the photos that the messages name.
+    pub(crate) async fn list_named(&self) -> Result<NamedPhotos> {
+        self.stream.list_named().await
     }
 
     /// Deletes the messages that name these photos.

@@ -9,25 +9,25 @@ use crate::traits::{PhotoRef, Result};
 const OPERATION: &str = "look for erased photos in the queue";
 
 /// What is in the stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NamedMessages {
+#[derive(Debug, Default)]
+pub(crate) struct NamedPhotos {
     /// How many messages there are.
     pub(crate) looked: u64,
-    /// How many of them name a photo that was asked for.
-    pub(crate) named: u64,
+    /// What they name, a photo for each message that names one.
+    pub(crate) photos: Vec<PhotoRef>,
 }
 
 impl WorkStream {
-    /// Looks at all messages, which are as many as the workers hold and some more, for photos of which `is_erased` is true.
-    pub(super) async fn find_named(&self, is_erased: impl Fn(&PhotoRef) -> bool) -> Result<NamedMessages> {
+    /// Looks at all messages, a request each: they are as many as the workers hold and some more.
+    pub(super) async fn list_named(&self) -> Result<NamedPhotos> {
         let stream = self.get_stream(OPERATION).await?;
-        let mut found = NamedMessages::default();
+        let mut named = NamedPhotos::default();
         self.for_each_message(&stream, |_, photo| {
-            found.looked += 1;
-            found.named += u64::from(photo.is_some_and(|photo| is_erased(&photo)));
+            named.looked += 1;
+            named.photos.extend(photo);
         })
         .await?;
-        Ok(found)
+        Ok(named)
     }
 
     /// Deletes the messages of these photos. One that a worker has is acknowledged to nobody.

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Instant;
@@ -50,6 +51,8 @@ pub(super) struct AlbumLoader {
     turns: Turns,
     /// Wakes the running load when the faces of an album have left memory.
     memory_freed: Arc<AtomicWaker>,
+    /// The latest time that was read from the database's clock, microseconds: what is read from now on is as of it or later.
+    database_time: AtomicI64,
     is_closed: watch::Sender<bool>,
 }
 
@@ -60,8 +63,19 @@ impl AlbumLoader {
             albums: Arc::new(Mutex::new(ResidentAlbums::new(limit_bytes))),
             turns: Turns::default(),
             memory_freed: Arc::default(),
+            database_time: AtomicI64::new(0),
             is_closed: watch::Sender::new(false),
         }
+    }
+
+    /// Notes what the database's clock said.
+    pub(super) fn note_time(&self, now: i64) {
+        self.database_time.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Returns a time that has passed, by the database's clock.
+    fn passed_time(&self) -> i64 {
+        self.database_time.load(Ordering::Relaxed)
     }
 
     /// Ends all updates, the running ones at their next wait for the database.
@@ -112,6 +126,8 @@ impl AlbumLoader {
     async fn catch_up(&self, slot: &CacheSlot) -> Result<bool> {
         let mut faces = Arc::clone(&slot.faces).write_owned().await;
         let Some(seen) = faces.change else { return Ok(false) };
+        // Before the snapshot begins.
+        let begun_at = self.passed_time();
         let changes = {
             // Everything is read before anything is changed: a failure changes nothing.
             let max_bytes = CATCH_UP_BYTES.max(faces.matrix.bytes() / CATCH_UP_FRACTION);
@@ -124,6 +140,7 @@ impl AlbumLoader {
         let Some(changes) = changes else {
             // Dropped before the reload, so that both are never in memory at once.
             faces.clear();
+            slot.reach(begun_at);
             update_entry(&self.albums, slot, |entry| entry.bytes = 0);
             return Ok(false);
         };
@@ -132,6 +149,7 @@ impl AlbumLoader {
         let apply_changes = move || -> Result<()> {
             faces.matrix.replace(&changes.photos, changes.faces)?;
             faces.change = Some(changes.up_to);
+            slot.reach(begun_at);
             let bytes = faces.matrix.bytes();
             update_entry(&albums, &slot, |entry| entry.bytes = bytes);
             Ok(())
@@ -151,6 +169,8 @@ impl AlbumLoader {
         }
         let mut faces = slot.faces.write().await;
         let begun = Instant::now();
+        // Nothing is in memory, and the snapshot begins after this.
+        slot.reach(self.passed_time());
         let memory = self.reserve_memory(slot, usize::MAX);
         let loading = self.source.load_faces(slot.album, &memory);
         let (change, matrix): (Change, FaceMatrix) = self.run_when_memory_is_free(loading).await?;

@@ -1,6 +1,7 @@
 //! Which albums are in memory and how many bytes they occupy, including those that are still loading. Never waits.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::task::AtomicWaker;
@@ -57,9 +58,22 @@ pub(super) struct CacheSlot {
     /// The update that reads the album or waits for its turn to load. Separate from `faces`, so that deleting a photo
     /// does not wait for other albums to load.
     pub(super) updates: Arc<AlbumUpdates>,
+    /// As of when the faces are at least, those that are being read too: see [`Self::reach`].
+    as_of: Arc<AtomicI64>,
 }
 
 impl CacheSlot {
+    /// Notes that the faces in memory have everything that was committed before `time`, by the database's clock in microseconds,
+    /// and that whatever is still read begins after it. That stays true: faces are only replaced by later ones.
+    pub(super) fn reach(&self, time: i64) {
+        self.as_of.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// Returns the latest time that was reached; 0 before the first.
+    pub(super) fn as_of(&self) -> i64 {
+        self.as_of.load(Ordering::Relaxed)
+    }
+
     /// Returns the faces, which do not change until the guard is dropped.
     pub(super) async fn read_faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
         Arc::clone(&self.faces).read_owned().await
@@ -160,7 +174,7 @@ impl ResidentAlbums {
         self.clock += 1;
         let last_used = self.clock;
         let entry = self.entries.entry(album).or_insert_with(|| ResidentAlbum {
-            slot: CacheSlot { album, faces: Arc::default(), updates: Arc::default() },
+            slot: CacheSlot { album, faces: Arc::default(), updates: Arc::default(), as_of: Arc::default() },
             bytes: 0,
             loading_bytes: 0,
             residency: Weak::new(),

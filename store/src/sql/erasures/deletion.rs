@@ -4,7 +4,7 @@ use sqlx::FromRow;
 
 use super::ErasurePlan;
 use super::pages::{FIRST, LAST, find_page_end};
-use super::removal::{Removal, delete_photos, find_last_lease, find_marking_end, lock_album};
+use super::removal::{Removal, delete_photos, find_last_lease, find_marking_end, is_none_queued, lock_album};
 use super::retention::require_unchanged;
 use super::rows::{NewErasureRow, insert};
 use crate::error::StoreError;
@@ -90,7 +90,9 @@ impl Removal {
         let id = ErasureId::generate();
         let marked_until = find_marking_end(&mut transaction, album).await?;
         let leased_until = find_last_lease(album, &[photo], &locked).max(marked_until);
-        let plan = ErasurePlan { deleted_photos: vec![photo], leased_until, ..ErasurePlan::default() };
+        let none_queued = is_none_queued(album, &[photo], &locked);
+        let deleted_photos = vec![photo];
+        let plan = ErasurePlan { deleted_photos, leased_until, none_queued, ..ErasurePlan::default() };
         let (kind, removed) = (ErasureKind::Photo, counts.into());
         let row = NewErasureRow { id, tenant, album, kind, asked_by, plan: &plan, removed, now };
         insert(&mut transaction, OPERATION, &row).await?;

@@ -50,4 +50,6 @@ pub(crate) struct ErasurePlan {
     /// When the last lease ends that was running on a photo that was deleted, by the database's clock, microseconds; 0 without
     /// one. Its worker may write pictures until then.
     pub(crate) leased_until: i64,
+    /// Whether none of the photos that were deleted was waiting or being processed: no message of the queue asks for them.
+    pub(crate) none_queued: bool,
 }

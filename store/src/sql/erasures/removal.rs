@@ -18,6 +18,7 @@ use crate::model::erasure::{
 };
 use crate::model::event::EventType;
 use crate::model::ids::{AlbumId, ErasureId, PhotoId};
+use crate::model::photo::PhotoState;
 use crate::sealing::{MasterSecret, Purpose};
 use crate::sql::changes::{ChangeKind, record_changes};
 use crate::sql::database::{Database, Transaction};
@@ -122,9 +123,9 @@ impl Removal {
         remove_found(&mut transaction, album, id, &found).await?;
         delete_photos(&mut transaction, album, &deleted).await?;
         let marked_until = find_marking_end(&mut transaction, album).await?;
-        let leased_until = find_last_lease(album, &deleted, &locked).max(marked_until);
         let (mut plan, removed) = summarise(erasure.photos, &found, photos.len(), deleted);
-        plan.leased_until = leased_until;
+        plan.leased_until = find_last_lease(album, &plan.deleted_photos, &locked).max(marked_until);
+        plan.none_queued = is_none_queued(album, &plan.deleted_photos, &locked);
         (plan.unread_photos, plan.other_probes) = count_unseen(&mut transaction, erasure).await?;
         let kind = match erasure.subject {
             ErasureSubject::Faces { .. } => ErasureKind::Face,
@@ -304,6 +305,18 @@ pub(super) fn find_last_lease(
 ) -> i64 {
     let leases = photos.iter().filter_map(|photo| locked.get(&PhotoRef { album, photo: *photo }));
     leases.map(|row| row.lease_until).max().unwrap_or(0)
+}
+
+/// Whether none of these photos waits or is being processed. One that is not locked may.
+pub(super) fn is_none_queued(
+    album: AlbumId,
+    photos: &[PhotoId],
+    locked: &HashMap<PhotoRef, PhotoRowState>,
+) -> bool {
+    photos.iter().all(|photo| {
+        let row = locked.get(&PhotoRef { album, photo: *photo });
+        row.is_some_and(|row| !matches!(row.state, PhotoState::Queued | PhotoState::Processing))
+    })
 }
 
 /// Returns until when a process may write marked pictures of an album's photos; 0 where it has no watermark.

@@ -55,9 +55,14 @@ pub(crate) struct StoredErasure {
 }
 
 impl StoredErasure {
-    /// Whether it deletes photos.
-    pub(crate) fn deletes_photos(&self) -> bool {
-        self.erasure.kind == ErasureKind::Album || !self.plan.deleted_photos.is_empty()
+    /// Whether it deletes photos that messages of the queue may ask for: one is published for a photo that waits, and
+    /// acknowledged when its attempt ends. A photo that was ready or had failed may still be named, by a copy that was
+    /// published twice, or by a message whose acknowledgement was lost. That one is an id without a row: whoever gets it finds
+    /// nothing to lease and acknowledges it, as if the photo were still there, and brings nothing back. Reading all messages
+    /// takes seconds while many workers are busy, and is not worth it for that.
+    pub(crate) fn deletes_queued_photos(&self) -> bool {
+        let deletes_photos = self.erasure.kind == ErasureKind::Album || !self.plan.deleted_photos.is_empty();
+        deletes_photos && !self.plan.none_queued
     }
 
     /// Whether it deletes this photo.

@@ -162,41 +162,48 @@ impl FaceCache {
 
     /// Brings every album in memory up to the database, with one query for those that have not changed. Albums that were
     /// deleted, or changed so much that they must be reloaded, leave memory, and so do entries without faces that were
-    /// not searched since the last call. Returns whether every album is as of this call or later: not while one is being
-    /// read.
+    /// not searched since the last call. `now` is what the database's clock said before this call, microseconds. Returns as of
+    /// when all albums are, `now` or earlier: nothing that was deleted before is answered any more, because each album
+    /// has reached that time ([`CacheSlot::reach`]), and what is loaded later is read later. A load that has begun counts as of
+    /// its beginning, one that waits for its turn not at all: loads that follow one another hold up no receipt for long.
     ///
     /// # Errors
     /// The first error, after all albums were tried.
-    pub(crate) async fn refresh(&self) -> Result<bool> {
+    pub(crate) async fn refresh(&self, now: i64) -> Result<i64> {
+        self.loader.note_time(now);
         let resident = self.lock_albums().start_refresh();
         if resident.is_empty() {
-            return Ok(true);
+            return Ok(now);
         }
         let ids: Vec<AlbumId> = resident.iter().map(|slot| slot.album).collect();
         let changes: HashMap<AlbumId, Change> =
             self.loader.source.last_changes(&ids).await?.into_iter().collect();
-        let mut outcome = Ok(true);
+        let mut outcome = Ok(now);
         for slot in resident {
             let Some(newest) = changes.get(&slot.album) else {
                 self.forget_album(slot.album);
                 continue;
             };
-            // While an album is being read, what is deleted meanwhile may still get into memory: the next call sees it.
-            let Ok(seen) = slot.faces.try_read().map(|faces| faces.change) else {
-                outcome = outcome.map(|_| false);
-                continue;
-            };
-            if seen.is_some_and(|seen| seen != *newest) {
-                let updated = self.loader.update(&slot, Reload::WhenSearched).wait().await;
-                outcome = outcome.and_then(|is_complete| updated.map(|()| is_complete));
-            } else if seen.is_none() && slot.updates.is_running() {
-                outcome = outcome.map(|_| false);
-            }
+            let refreshed = self.refresh_album(&slot, *newest, now).await;
+            outcome = outcome.and_then(|as_of| refreshed.map(|reached| as_of.min(reached)));
         }
         if let Some(gpu) = self.gpu.get() {
             gpu.record_metrics();
         }
         outcome
+    }
+
+    /// Brings an album up to its last change, which was read after `now`; returns as of when it is. Does not wait while it is
+    /// being read: what is deleted meanwhile may still get into memory.
+    async fn refresh_album(&self, slot: &CacheSlot, newest: Change, now: i64) -> Result<i64> {
+        let Ok(seen) = slot.faces.try_read().map(|faces| faces.change) else { return Ok(slot.as_of()) };
+        if seen.is_some_and(|seen| seen != newest) {
+            self.loader.update(slot, Reload::WhenSearched).wait().await?;
+        } else {
+            // It has the last change, or nothing yet.
+            slot.reach(now);
+        }
+        Ok(slot.as_of())
     }
 
     /// Returns the faces of an album as of the last commit before this call; `None` if it has had none so far.

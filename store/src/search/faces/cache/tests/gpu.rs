@@ -257,7 +257,7 @@ async fn a_deleted_face_is_not_on_the_device_once_its_deletion_is_seen() {
         } else {
             // By another one: what a receipt of an erasure waits for.
             assert!(gpu.holds(&deleted.vector));
-            assert!(cache.refresh().await.unwrap());
+            assert_eq!(cache.refresh(round).await.unwrap(), round);
         }
         assert!(!gpu.holds(&deleted.vector), "round {round}");
         make_hot(&cache, album, &gpu).await;
