@@ -47,7 +47,7 @@ impl photofinish_api::context::ProbeTurn for TurnAdapter {
     }
 }
 
-/// A selfie that takes too long is unreadable: the API remembers that, and it is not tried again.
+/// A selfie that takes too long each time is unreadable: the API remembers that, and it is not tried again.
 fn to_probe_error(error: ProbeServiceError) -> ProbeError {
     match error {
         ProbeServiceError::NoFace => ProbeError::NoFace,

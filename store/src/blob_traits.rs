@@ -33,6 +33,11 @@ pub trait Blobs: Send + Sync {
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
     /// Returns the object's size in bytes; `None` when there is no object.
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>>;
+    /// Whether the storage works and yet refuses this one object, each time: asked when reading it has failed with `error`. A
+    /// storage that cannot tell says no.
+    async fn is_refused(&self, _key: &ObjectKey, _error: &StoreError) -> Result<bool> {
+        Ok(false)
+    }
     /// Makes an object durable that was found: it may have been while the call that writes it had not returned.
     async fn make_durable(&self, _key: &ObjectKey) -> Result<()> {
         Ok(())

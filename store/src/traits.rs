@@ -27,6 +27,7 @@ pub use crate::erasure_traits::Erasures;
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::gallery_traits::Galleries;
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
+pub use crate::model::object_key::UploadTarget;
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
 pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};
 pub use crate::process_traits::{Processes, TaskLeases};
@@ -284,17 +285,6 @@ pub trait Probes: Send + Sync {
     async fn list_expired(&self, after: Option<ExpiredPosition>) -> Result<Vec<Probe>>;
     /// Deletes selfies; unknown ids are ignored.
     async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
-}
-
-/// What an upload under a key would be stored for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UploadTarget {
-    /// A photo, in any state, or a selfie that was not examined yet.
-    Open,
-    /// A selfie that has its embedding or was refused: no search would read the bytes.
-    UsedProbe,
-    /// No photo and no selfie, or an expired one, or one of an album that is being deleted.
-    Missing,
 }
 
 /// The embeddings of albums in memory: a cache that follows the database by change number.

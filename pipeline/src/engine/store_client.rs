@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use crate::engine::fault::{Component, Outage};
 
-/// The time limit of one call, after which the store counts as down. Longer than any healthy call takes: 50 MB at
-/// 2 MB/s.
+/// The time limit of one call, after which the store counts as down. Longer than any healthy call takes but a read, which has
+/// more time by its size: see [`StoreClient::read`].
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A cloud bucket times out earlier, so that its own error with the reason is reported.
@@ -99,6 +99,19 @@ impl StoreClient {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
         self.run_cancellable(component, with_timeout(component, CALL_TIMEOUT, call))
+    }
+
+    /// Does the same with a read of at most `max_bytes`, for which a storage has more time.
+    ///
+    /// # Errors
+    /// The outer error when the read takes longer than the storage permits, or the generation ends.
+    pub(crate) fn read<T>(
+        &self,
+        max_bytes: u64,
+        read: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>, Outage> {
+        let limit = CALL_TIMEOUT.saturating_add(Timeouts::for_body(max_bytes));
+        self.run_cancellable(Component::Storage, with_timeout(Component::Storage, limit, read))
     }
 
     /// Runs a sequence of calls, each with its own time limit ([`with_timeout`]), until the generation ends. Together

@@ -11,7 +11,7 @@ pub enum ProbeServiceError {
     /// The file is not an image, is damaged, or exceeds the limits.
     #[error("not a readable image")]
     Unreadable,
-    /// Examining it took longer than the time limit. It would again.
+    /// Examining it took longer than the time limit, and did before. It would again.
     #[error("examining the image takes too long")]
     TimedOut,
     /// All places of the organization are taken.

@@ -3,6 +3,8 @@
 //!
 //! A device that this process cannot use any more is given up. Once none is left, the supervisor says so and ends.
 
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ const MAX_HANGING: usize = 4;
 
 /// The pause before a worker is started, or its models are loaded, again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// The number of selfies that took too long which are remembered.
+const REMEMBERED: usize = 64;
 
 /// A selfie whose turn has come.
 pub(super) struct ProbeRequest {
@@ -70,6 +75,8 @@ pub(super) struct ProbeSupervisor {
     /// The worker whose models are loaded, or that can be told to load them.
     worker: Option<ProbeWorker>,
     hanging: Vec<JoinHandle<()>>,
+    /// Digests of the latest selfies that took too long once.
+    timed_out: VecDeque<u64>,
     workers_started: usize,
     restored_at: Instant,
 }
@@ -92,6 +99,7 @@ impl ProbeSupervisor {
             cores,
             worker: None,
             hanging: Vec::new(),
+            timed_out: VecDeque::new(),
             workers_started: 0,
             restored_at: Instant::now(),
         }
@@ -130,7 +138,7 @@ impl ProbeSupervisor {
         }
         let started_at = Instant::now();
         let core = self.cores.reserve();
-        worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed(), spent });
+        worker.extract(SelfieJob { selfie: selfie.clone(), span, waited: asked_at.elapsed(), spent });
         let (result, is_working) = match worker.extracted.recv_timeout(self.time_limits.selfie) {
             Ok(extraction) => {
                 extraction.outage.iter().for_each(|outage| self.devices.record_outage(outage));
@@ -140,8 +148,9 @@ impl ProbeSupervisor {
                 // It may have waited for a call of others, such as one that compiles kernels, or that hangs.
                 let is_others = self.devices.longest_call().is_some_and(|call| call > started_at.elapsed());
                 self.abandon_worker();
+                let is_its_fault = !is_others && self.timed_out_before(&selfie);
                 let error =
-                    if is_others { ProbeServiceError::Unavailable } else { ProbeServiceError::TimedOut };
+                    if is_its_fault { ProbeServiceError::TimedOut } else { ProbeServiceError::Unavailable };
                 (Err(error), false)
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -260,6 +269,20 @@ impl ProbeSupervisor {
                 }
             }
         }
+    }
+
+    /// Whether this selfie took too long before, as it did now. Once may be the machine's fault: a process that was stopped or
+    /// paused for as long as the limit has used it up.
+    fn timed_out_before(&mut self, selfie: &Bytes) -> bool {
+        let mut hasher = DefaultHasher::new();
+        selfie.hash(&mut hasher);
+        let digest = hasher.finish();
+        if self.timed_out.contains(&digest) {
+            return true;
+        }
+        self.timed_out.truncate(REMEMBERED - 1);
+        self.timed_out.push_front(digest);
+        false
     }
 
     /// Leaves the worker behind: its thread ends if what it does ever returns.

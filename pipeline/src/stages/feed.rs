@@ -26,7 +26,7 @@ use crate::engine::store_client::StoreClient;
 use crate::engine::suspect_gate::{ClosedGate, SuspectGate};
 use crate::engine::ticket::{InFlight, Ticket};
 use crate::stages::long_photos::{Admission, LongPhotos};
-use crate::stages::lookout::{Look, Lookout};
+use crate::stages::lookout::{Look, Lookout, SearchPause};
 
 /// The pause while the queue is empty, unless the feed is woken: the longest time for which a photo waits that another
 /// process confirmed.
@@ -45,16 +45,9 @@ const SUSPECT_POLL_WHEN_BUSY: Duration = Duration::from_secs(10);
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// When photos are in flight and none has taken a step for so long, their threads hang. Longer than any healthy batch:
-/// `index` may need 8 rounds of uploads of 30 s each; every other step takes seconds, and cells of a photo are steps of
-/// their own.
+/// `index` may need 8 rounds of uploads of 30 s each, reading 50 MB over a slow link may take 14 minutes; every other step takes
+/// seconds, and cells of a photo are steps of their own.
 const STALL_TIMEOUT: Duration = Duration::from_secs(900);
-
-/// The pause after a lease call that brought nothing but long photos for which there is no place. Others may wait behind
-/// them, so it is short; a call takes milliseconds.
-const SURPLUS_PAUSE: Duration = Duration::from_millis(500);
-
-/// The same when photos were confirmed meanwhile: the queue is not asked for each of them.
-const MIN_SURPLUS_PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of photos to lease when there is a place for a long one: one of each of two organizations.
 const MIN_LEASE_LIMIT: usize = 2;
@@ -133,7 +126,7 @@ impl<P: Send> Feed<P> {
         let leases = Arc::clone(&self.leases);
         let mut stall_detector = StallDetector::new(&leases, stall_timeout);
         let mut lease_limit = usize::MAX;
-        let mut lookout = Lookout::start();
+        let (mut lookout, mut search_pause) = (Lookout::start(), SearchPause::default());
         while !self.is_stopped() {
             stall_detector.check()?;
             if !self.suspect_gate.is_open_for(&self.leases) {
@@ -179,10 +172,13 @@ impl<P: Send> Feed<P> {
             // What is given back was leased in vain: the next call asks for few more than were of use now.
             lease_limit = match (surplus, leased - surplus) {
                 (0, _) => lease_limit.saturating_mul(2),
-                (_, 0) if self.wait_for_place() => MIN_LEASE_LIMIT,
+                (_, 0) if self.wait_for_place(search_pause.extend()) => MIN_LEASE_LIMIT,
                 (_, 0) => SEARCH_LIMIT,
                 (_, useful) => 4 * useful,
             };
+            if surplus == 0 || leased > surplus || self.long_photos.has_free_seat() {
+                search_pause.reset();
+            }
             if is_queue_empty && surplus == 0 {
                 self.wait_for_wakeup(IDLE_POLL);
             }
@@ -250,12 +246,13 @@ impl<P: Send> Feed<P> {
     }
 
     /// Waits until a long photo can be sent on, which it returns, or other photos may have come.
-    fn wait_for_place(&self) -> bool {
+    fn wait_for_place(&self, pause: Duration) -> bool {
         let started_at = Instant::now();
-        let mut pause = SURPLUS_PAUSE;
-        while !self.long_photos.has_free_seat() && started_at.elapsed() < pause {
+        let mut left = pause;
+        let may_lease = || !self.is_stopped() && self.suspect_gate.is_open_for(&self.leases);
+        while !self.long_photos.has_free_seat() && started_at.elapsed() < left && may_lease() {
             if self.wakeup.recv_timeout(FULL_BACKOFF) != Err(RecvTimeoutError::Timeout) {
-                pause = MIN_SURPLUS_PAUSE;
+                left = SearchPause::hasten(pause);
             }
         }
         self.long_photos.has_free_seat()

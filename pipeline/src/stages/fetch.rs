@@ -59,7 +59,7 @@ impl Fetch {
             Ok(Some(size)) if size > max_bytes => return Ok(Err(too_large(max_bytes))),
             Ok(Some(size)) => size,
             Ok(None) => return Ok(Err(missing_object())),
-            Err(error) => return classify_error(error, max_bytes).map(Err),
+            Err(error) => return self.classify_error(&key, error).map(Err),
         };
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
         let request = self.file_budget.request(lease.organization, bytes);
@@ -73,7 +73,7 @@ impl Fetch {
         let max_bytes = self.limits.max_file_bytes;
         let buffer = self.pool.acquire_buffer(permit.bytes());
         let read = self.blobs.read_into(key, max_bytes, buffer);
-        match self.store_client.call_cancellable(Component::Storage, read)? {
+        match self.store_client.read(max_bytes, read)? {
             Ok(bytes) => {
                 let bytes_read = bytes.len() as u64;
                 let bytes = PooledFile::new(bytes, &self.pool);
@@ -81,26 +81,40 @@ impl Fetch {
                 let (lease, watermark) = (Arc::clone(lease), self.watermarks.get(&self.store_client, lease)?);
                 Ok(Ok(Step::Done(FetchedPhoto { lease, bytes, watermark, _permit: permit })))
             }
-            Err(error) => classify_error(error, max_bytes).map(Err),
+            Err(error) => self.classify_error(key, error).map(Err),
         }
     }
-}
 
-/// Tells errors of this photo's file (poison) from those of the storage (an outage).
-fn classify_error(error: StoreError, max_bytes: u64) -> Result<Poison, Outage> {
-    match error.kind {
-        StoreErrorKind::NotFound => Ok(missing_object()),
-        StoreErrorKind::TooLarge => Ok(too_large(max_bytes)),
-        StoreErrorKind::Corrupt => Ok(Poison::new(FailureReason::CorruptImage, error.to_string())),
-        StoreErrorKind::Conflict
-        | StoreErrorKind::Unavailable
-        | StoreErrorKind::Invalid
-        | StoreErrorKind::InsufficientCredits => Err(Outage::from_store_error(Component::Storage, error)),
+    /// Tells errors of this photo's file (poison) from those of the storage (an outage). A file that a working storage refuses
+    /// fails its photo: as an outage, it would keep all photos from being processed for as long as it is there.
+    fn classify_error(&self, key: &ObjectKey, error: StoreError) -> Result<Poison, Outage> {
+        match error.kind {
+            StoreErrorKind::NotFound => Ok(missing_object()),
+            StoreErrorKind::TooLarge => Ok(too_large(self.limits.max_file_bytes)),
+            StoreErrorKind::Corrupt => Ok(Poison::new(FailureReason::CorruptImage, error.to_string())),
+            StoreErrorKind::Unavailable if self.is_refused(key, &error)? => Ok(refused_object(&error)),
+            StoreErrorKind::Conflict
+            | StoreErrorKind::Unavailable
+            | StoreErrorKind::Invalid
+            | StoreErrorKind::InsufficientCredits => Err(Outage::from_store_error(Component::Storage, error)),
+        }
+    }
+
+    fn is_refused(&self, key: &ObjectKey, error: &StoreError) -> Result<bool, Outage> {
+        let asked =
+            self.store_client.call_cancellable(Component::Storage, self.blobs.is_refused(key, error))?;
+        // A storage that cannot be asked is down.
+        Ok(asked.unwrap_or(false))
     }
 }
 
 fn missing_object() -> Poison {
     Poison::new(FailureReason::MissingObject, "the file is not in storage")
+}
+
+fn refused_object(error: &StoreError) -> Poison {
+    let detail = format!("the storage works and refuses the file: {}", error.to_string_with_causes());
+    Poison::new(FailureReason::MissingObject, detail)
 }
 
 fn too_large(max_bytes: u64) -> Poison {

@@ -60,6 +60,8 @@ impl LongPhotos {
                 surplus += 1;
                 if !self.is_waiting(photo.ticket.organization()) && self.remove_repeated() {
                     self.wait_in_turn(photo);
+                } else {
+                    photo.ticket.return_unused();
                 }
             }
         }
@@ -88,7 +90,7 @@ impl LongPhotos {
 
     /// Gives all photos that wait back to the queue.
     pub(crate) fn give_back(&mut self) {
-        self.waiting.clear();
+        self.waiting.drain(..).for_each(|photo| photo.ticket.return_unused());
     }
 
     /// Adds a photo behind one photo of each other organization for each of its own before it.
@@ -117,7 +119,8 @@ impl LongPhotos {
     fn remove_repeated(&mut self) -> bool {
         let repeated =
             (0..self.waiting.len()).rev().find(|i| self.count_of(self.waiting[*i].ticket.organization()) > 1);
-        repeated.is_some_and(|i| self.waiting.remove(i).is_some())
+        let removed = repeated.and_then(|i| self.waiting.remove(i));
+        removed.map(|photo| photo.ticket.return_unused()).is_some()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Says when the feed looks for photos of further organizations while the first edge is full, and for how many. It does not
-//! know what is leased.
+//! Says when the feed looks for photos of further organizations while the first edge is full, and for how many, and how long it
+//! leases nothing after a search that brought long photos alone. It does not know what is leased.
 //!
 //! A look costs a statement that reads, and one that leases in vain, because it is not the turn of those who wait or there is
 //! no place for their photos, two transactions, of the lease and of its return. So looks are few, and fewer after such ones.
@@ -18,6 +18,9 @@ const PAUSE_WHEN_FOUND: Duration = Duration::from_millis(50);
 /// The same after many looks that leased in vain, each of which doubles it.
 const PAUSE_WHEN_IN_VAIN: Duration = Duration::from_secs(5);
 
+/// How much sooner than it would a search begins when photos were confirmed meanwhile: the queue is not asked for each of them.
+const SEARCH_HASTE: u32 = 10;
+
 /// The number of photos to lease after a look that found some: those of several organizations in turn.
 const LIMIT_WHEN_FOUND: usize = 4;
 
@@ -32,6 +35,36 @@ pub(crate) enum Look {
     HadRoom,
     /// What was leased went back.
     InVain,
+}
+
+/// How long to wait after a search that brought nothing but long photos for which there is no place. Others may wait behind them,
+/// so it begins short; each search in vain doubles it, because such a search costs two transactions too.
+#[derive(Debug)]
+pub(crate) struct SearchPause(Duration);
+
+impl Default for SearchPause {
+    fn default() -> Self {
+        Self(PAUSE)
+    }
+}
+
+impl SearchPause {
+    /// Returns the pause after one more search in vain.
+    pub(crate) fn extend(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (2 * pause).min(PAUSE_WHEN_IN_VAIN);
+        pause
+    }
+
+    /// Returns what is left of a pause when photos were confirmed in it.
+    pub(crate) fn hasten(pause: Duration) -> Duration {
+        pause / SEARCH_HASTE
+    }
+
+    /// Records that a search was of use, or that there is a place for a long photo.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// When to look next.
@@ -83,6 +116,17 @@ impl Lookout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A feed that leased sixteen photos in vain twenty times a second was as busy as one that processes photos.
+    #[test]
+    fn searches_in_vain_become_rare_until_one_is_of_use() {
+        let mut search_pause = SearchPause::default();
+        let pauses: Vec<u128> = (0..6).map(|_| search_pause.extend().as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(SearchPause::hasten(search_pause.extend()).as_millis(), 500);
+        search_pause.reset();
+        assert_eq!(SearchPause::hasten(search_pause.extend()).as_millis(), 50);
+    }
 
     #[test]
     fn looks_in_vain_become_rare_and_one_that_finds_some_is_followed_soon() {

@@ -276,3 +276,18 @@ fn a_photo_does_not_wait_for_room_among_another_organizations_photos() {
     assert_eq!((counts.ready, counts.failed), (MORE_THAN_FIT as u64, 0), "what went back is read later");
     assert!(pipeline.stop().drained);
 }
+
+/// Photos that found no place were counted as given back, some thirty a second for as long as the album was processed.
+#[test]
+fn photos_of_a_grid_that_find_no_place_are_not_counted_as_given_back() {
+    const COUNT: usize = 40;
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(grid_config());
+    fixture.upload_photos(album, &vec![encode_jpeg(&gradient_picture(700, 500)); COUNT]);
+    let slow = FakeModels { read_delay: Duration::from_millis(20), ..FakeModels::default() };
+    let pipeline = fixture.start_pipeline(slow);
+    let counts = fixture.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (COUNT as u64, 0), "what found no place is read later");
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+}

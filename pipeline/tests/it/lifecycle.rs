@@ -1,7 +1,7 @@
 //! Stops, outages and restarts: no photo is lost or processed twice.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use photofinish_pipeline::{Component, PipelineSettings, PipelineStatus};
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, OrganizationId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Blobs, LeaseKind, LeaseRequest, Result, UploadConditions};
 use url::Url;
 
@@ -145,6 +146,8 @@ fn photos_larger_than_the_budgets_go_through_one_by_one() {
 struct InterruptibleBlobs {
     blobs: Arc<dyn Blobs>,
     is_down: AtomicBool,
+    /// An object that it does not hand out, although it works.
+    refused: OnceLock<ObjectKey>,
     /// The number of calls that failed.
     failed_calls: AtomicUsize,
     /// The number of objects that were written.
@@ -156,6 +159,7 @@ impl InterruptibleBlobs {
         Arc::new(Self {
             blobs: Arc::clone(blobs),
             is_down: AtomicBool::new(false),
+            refused: OnceLock::new(),
             failed_calls: AtomicUsize::new(0),
             written: AtomicUsize::new(0),
         })
@@ -174,6 +178,9 @@ impl InterruptibleBlobs {
 impl Blobs for InterruptibleBlobs {
     async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
         self.check_available()?;
+        if self.refused.get() == Some(key) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "an archived object"));
+        }
         self.blobs.read(key, max_bytes).await
     }
 
@@ -194,6 +201,11 @@ impl Blobs for InterruptibleBlobs {
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
         self.check_available()?;
         self.blobs.head(key).await
+    }
+
+    async fn is_refused(&self, key: &ObjectKey, _error: &StoreError) -> Result<bool> {
+        self.check_available()?;
+        Ok(self.refused.get() == Some(key))
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
@@ -226,6 +238,25 @@ fn a_storage_outage_counts_no_attempt() {
     assert_eq!((counts.ready, counts.failed), (20, 0));
     wait_until_running(&pipeline);
     pipeline.stop();
+}
+
+/// It was an outage: all photos were given back, again and again, as long as the photo was there.
+#[test]
+fn a_photo_that_the_storage_refuses_fails_alone_and_the_others_are_processed() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let photos = fixture.upload_photos(album, &race_files(20));
+    let storage = InterruptibleBlobs::new(&fixture.store.blobs);
+    storage.refused.set(fixture.object_key(album, photos[0], ObjectRole::Original)).unwrap();
+    let models = Arc::new(FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() });
+    let pipeline =
+        fixture.start_pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));
+    let counts = fixture.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (19, 1));
+    assert_eq!(fixture.load_photo(album, photos[0]).failure, Some(FailureReason::MissingObject));
+    assert_eq!(pipeline.status(), PipelineStatus::Running);
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "a generation ended: {report:?}");
 }
 
 /// Models that cannot be loaded at first.

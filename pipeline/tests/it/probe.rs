@@ -340,10 +340,12 @@ fn a_selfie_that_hangs_ends_with_an_error_and_others_are_served() {
     models.gate.wait_for_entered(1);
     let other = runtime.block_on(embed(&service, small_selfie(3)));
     assert_eq!(other.unwrap().vector, fake_vector(3));
-    assert_eq!(runtime.block_on(hanging).unwrap(), Err(ProbeServiceError::TimedOut));
+    // The process may have stood still meanwhile: nothing is said about the picture yet.
+    assert_eq!(runtime.block_on(hanging).unwrap(), Err(ProbeServiceError::Unavailable));
     assert_eq!(models.loads.load(Ordering::SeqCst), 2, "its thread was replaced once");
     assert_eq!(service.status(), ProbeStatus::Running);
-    models.gate.open(1);
+    models.gate.open(2);
+    assert_eq!(runtime.block_on(embed(&service, gated_selfie())).unwrap().vector, fake_vector(9));
     service.stop();
 }
 
@@ -356,7 +358,9 @@ fn too_many_hanging_threads_are_reported_until_one_ends() {
     let runtime = new_runtime();
     for hanging in 1..=4 {
         let result = runtime.block_on(embed(&service, gated_selfie()));
-        assert_eq!(result, Err(ProbeServiceError::TimedOut), "{hanging}");
+        let is_known = hanging > 1;
+        let error = if is_known { ProbeServiceError::TimedOut } else { ProbeServiceError::Unavailable };
+        assert_eq!(result, Err(error), "{hanging}");
     }
     let reason = wait_for("the report", || match service.status() {
         ProbeStatus::Down(reason) => Some(reason),

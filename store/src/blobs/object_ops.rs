@@ -1,6 +1,7 @@
 //! What all storage backends share: listing entries, bounded reads, sizes and errors. Depends on no backend.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
@@ -9,6 +10,12 @@ use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
+
+/// How `object_store` names the local disk in its errors.
+const LOCAL_STORE: &str = "LocalFileSystem";
+
+/// How long after a refusal an object is read again: changed permissions take moments to reach all servers of a cloud.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// An object as the storage lists it.
 #[derive(Clone, Debug)]
@@ -57,9 +64,9 @@ pub(crate) async fn read_into(
             // One byte more than the object has: a file that grew is told from a whole one.
             let read = move || file.take(size + 1).read_to_end(&mut buffer).map(|_| buffer);
             let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::from).flatten();
-            read.map_err(|cause| {
-                StoreError::new(StoreErrorKind::Unavailable, format!("object {path}")).with_source(cause)
-            })?
+            // As `object_store` says it.
+            let generic = |cause| object_store::Error::Generic { store: LOCAL_STORE, source: Box::new(cause) };
+            read.map_err(|cause| object_error(path, generic(cause)))?
         }
         GetResultPayload::Stream(mut chunks) => {
             while buffer.len() as u64 <= size
@@ -86,6 +93,43 @@ pub(crate) async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<
     }
 }
 
+/// Whether an object cannot be read although the storage works: it was refused with `error`, `check` finds no fault, and the object
+/// is refused again.
+pub(crate) async fn is_refused(
+    store: &dyn ObjectStore,
+    path: &Path,
+    error: &StoreError,
+    check: impl Future<Output = Result<()>>,
+) -> bool {
+    if !is_refusal(error) || check.await.is_err() {
+        return false;
+    }
+    tokio::time::sleep(REFUSAL_PAUSE).await;
+    read_through(store, path).await.is_err_and(|error| is_refusal(&error))
+}
+
+/// Whether the error says that this object cannot be read, which may be a fault of the object alone: it is archived, its key of
+/// encryption is denied, its file is damaged. Server errors and silence say nothing about an object.
+fn is_refusal(error: &StoreError) -> bool {
+    let cause = error.source.as_deref().and_then(|cause| cause.downcast_ref::<object_store::Error>());
+    match cause {
+        // 403; Azure responds with 409 to a read of an archived blob.
+        Some(object_store::Error::PermissionDenied { .. } | object_store::Error::AlreadyExists { .. }) => {
+            true
+        }
+        Some(object_store::Error::Generic { store, .. }) => *store == LOCAL_STORE,
+        _ => false,
+    }
+}
+
+/// Reads an object without keeping it in memory.
+async fn read_through(store: &dyn ObjectStore, path: &Path) -> Result<()> {
+    let found = store.get(path).await.map_err(|cause| object_error(path, cause))?;
+    let mut chunks = found.into_stream();
+    while chunks.try_next().await.map_err(|cause| object_error(path, cause))?.is_some() {}
+    Ok(())
+}
+
 /// Removes an object; no error if it does not exist.
 pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
     match store.delete(path).await {
@@ -106,4 +150,27 @@ pub(crate) fn object_error(path: &Path, cause: object_store::Error) -> StoreErro
 /// Returns the error for a storage URL that cannot be used.
 pub(crate) fn invalid_url(url: &str, reason: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, format!("storage url {url}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_of_an_object_is_its_refusal() {
+        let path = Path::from("o/original");
+        let refused = |cause: object_store::Error| is_refusal(&object_error(&path, cause));
+        let denied = object_store::Error::PermissionDenied {
+            path: "o/original".into(),
+            source: "403: InvalidObjectState".into(),
+        };
+        assert!(refused(denied));
+        let generic = |store| object_store::Error::Generic { store, source: "input/output error".into() };
+        assert!(refused(generic(LOCAL_STORE)));
+        assert!(!refused(generic("S3")), "a server error or a broken connection");
+        let unauthenticated =
+            object_store::Error::Unauthenticated { path: "o/original".into(), source: "401".into() };
+        assert!(!refused(unauthenticated));
+        assert!(!is_refusal(&StoreError::new(StoreErrorKind::Unavailable, "no response for 26 s")));
+    }
 }

@@ -9,6 +9,17 @@ use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId, WatermarkUplo
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectKey(String);
 
+/// What an upload under a key would be stored for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadTarget {
+    /// A photo, in any state, or a selfie that was not examined yet.
+    Open,
+    /// A selfie that has its embedding or was refused: no search would read the bytes.
+    UsedProbe,
+    /// No photo and no selfie, or an expired one, or one of an album that is being deleted.
+    Missing,
+}
+
 /// Which of a photo's objects it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRole {

@@ -52,7 +52,7 @@ pub enum FailureReason {
     TooManyPixels,
     /// More bytes than the limit.
     TooLarge,
-    /// Its object is missing in the storage.
+    /// Its object is missing in the storage, or cannot be read although the storage works.
     MissingObject,
     /// It crashed its workers, or made a stage panic.
     ProcessingCrashed,

@@ -1,10 +1,11 @@
-//! Who may read what the embedded profile stores.
+//! Who may read what the embedded profile stores, and what it cannot read itself.
 
 use std::os::unix::fs::PermissionsExt;
 
 use bytes::Bytes;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::object_key::ObjectRole;
+use photofinish_store::{StoreError, StoreErrorKind};
 
 use crate::support::TestStore;
 use crate::{body_stream, grant_upload, random_key, receive_upload, upload};
@@ -46,6 +47,30 @@ async fn everything_stored_is_for_its_owner_alone() {
     for (path, mode) in found {
         assert_eq!(mode & 0o077, 0, "{path}: {mode:o}");
     }
+}
+
+/// Only then does a photo fail: see `Fetch` of the pipeline.
+#[tokio::test]
+async fn an_object_is_refused_when_it_cannot_be_read_again_and_the_storage_works() {
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let [damaged, whole] = [(); 2].map(|()| random_key(ObjectRole::Original));
+    let objects = test_store.path().join("objects");
+    for key in [&damaged, &whole] {
+        store.blobs.write(key, "image/jpeg", Bytes::from_static(b"photo")).await.unwrap();
+    }
+    // A link to itself cannot be opened, whoever runs the tests.
+    let file = objects.join(damaged.as_str());
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    let error = store.blobs.read(&damaged, 100).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert!(store.blobs.is_refused(&damaged, &error).await.unwrap());
+    assert!(!store.blobs.is_refused(&whole, &error).await.unwrap(), "it can be read now");
+    let other = StoreError::new(StoreErrorKind::Unavailable, "no response");
+    assert!(!store.blobs.is_refused(&damaged, &other).await.unwrap(), "says nothing about the object");
+    std::fs::rename(&objects, test_store.path().join("moved")).unwrap();
+    assert!(!store.blobs.is_refused(&damaged, &error).await.unwrap(), "the storage is down");
 }
 
 #[tokio::test]

@@ -152,6 +152,19 @@ async fn a_body_that_is_cut_once_is_resumed() {
     assert_eq!(faulty.proxy.cut_connections(), 1);
 }
 
+/// Many reads share a slow link: they were all given up and begun again, and none ever ended.
+#[tokio::test]
+async fn a_read_that_goes_on_may_take_longer_than_a_call() {
+    let Some(server) = S3Server::start() else { return };
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    let total = Duration::from_secs(2);
+    let timeouts = Timeouts { total, ..TIMEOUTS };
+    let settings = CloudSettings { timeouts, ..settings_through(&server, &faulty.proxy) };
+    let bucket = open_bucket(&settings);
+    faulty.proxy.set_fault(ProxyFault::Slow { bytes_per_second: PHOTO_BYTES as u64 / 3 });
+    assert!(bucket.read(&faulty.key, PHOTO_BYTES as u64).await.unwrap() == faulty.photo, "the bytes differ");
+}
+
 #[tokio::test]
 async fn an_upload_that_is_cut_leaves_what_was_there() {
     let Some(server) = S3Server::start() else { return };

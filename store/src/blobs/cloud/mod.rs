@@ -1,7 +1,7 @@
 //! Objects in a bucket of S3, Google Cloud Storage or Azure, and the presigned URLs with which partners upload and
 //! runners download them: these transfers never pass through this service.
 //!
-//! Every call ends: with a result, or with `Unavailable` within [`Timeouts::total`].
+//! Every call ends: with a result, or with `Unavailable` within [`Timeouts::total`], a read within [`Timeouts::for_read`].
 
 mod client;
 mod location;
@@ -38,6 +38,9 @@ pub const LONGEST_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The object that is written to check the bucket, and its folder.
 pub(crate) const CHECK_OBJECT: &str = "check/writable";
 const CHECK_FOLDER: &str = "check";
+
+/// More bytes than [`CHECK_OBJECT`] has.
+const MAX_CHECK_BYTES: u64 = 1 << 10;
 
 /// For how long after a write a check only reads [`CHECK_OBJECT`]: many clients request readiness every few seconds,
 /// writes cost more, and a bucket with versions keeps each of them.
@@ -162,10 +165,11 @@ impl CloudObjects {
         if self.prefix.is_empty() { Path::from(name) } else { Path::from(format!("{}/{name}", self.prefix)) }
     }
 
-    /// Runs a query about one object with the time limit of a call. An object counts as missing only if the bucket
-    /// exists: a mistyped bucket name must not fail every photo.
+    /// Runs a query about one object with a time limit. An object counts as missing only if the bucket exists: a mistyped
+    /// bucket name must not fail every photo.
     async fn query_object<T>(
         &self,
+        limit: Duration,
         path: &Path,
         query: impl Future<Output = Result<Option<T>>>,
     ) -> Result<Option<T>> {
@@ -176,7 +180,7 @@ impl CloudObjects {
             }
             Ok(found)
         };
-        with_timeout(self.timeouts.total, path, query).await
+        with_timeout(limit, path, query).await
     }
 
     async fn sign_url(&self, method: Method, key: &ObjectKey, options: SignOptions) -> Result<Url> {
@@ -213,7 +217,7 @@ impl Blobs for CloudObjects {
                 Err(error) => Err(error),
             }
         };
-        let read = self.query_object(&path, read).await?;
+        let read = self.query_object(self.timeouts.for_read(max_bytes), &path, read).await?;
         read.ok_or_else(|| StoreError::not_found(format!("object {path}")))
     }
 
@@ -250,7 +254,18 @@ impl Blobs for CloudObjects {
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
         let path = self.path(key.as_str());
-        self.query_object(&path, object_ops::head(&*self.objects, &path)).await
+        self.query_object(self.timeouts.total, &path, object_ops::head(&*self.objects, &path)).await
+    }
+
+    async fn is_refused(&self, key: &ObjectKey, error: &StoreError) -> Result<bool> {
+        let (path, check_path) = (self.path(key.as_str()), self.path(CHECK_OBJECT));
+        let check = async {
+            self.check().await?;
+            // Read, not only found: a key of encryption may be denied that all objects have.
+            object_ops::read_into(&*self.objects, &check_path, MAX_CHECK_BYTES, Vec::new()).await.map(drop)
+        };
+        let refused = async { Ok(object_ops::is_refused(&*self.objects, &path, error, check).await) };
+        with_timeout(self.timeouts.total, &path, refused).await
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {

@@ -9,6 +9,10 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
+/// The least bytes a second of a read that goes on: many share a slow link, and none would end if all were given up for it. A photo
+/// of 50 MB then takes less than the quarter of an hour after which a pipeline without any progress is stalled.
+const MIN_READ_RATE: u64 = 64_000;
+
 /// Time limits of the calls to a storage.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -19,7 +23,8 @@ pub struct Timeouts {
     pub read: Duration,
     /// From the first attempt until the last one may begin.
     pub retry: Duration,
-    /// For a whole call with all its attempts; for the removal of an album, per thousand objects.
+    /// For a whole call with all its attempts, beside what [`Self::for_body`] adds to a read; for the removal of an album, per
+    /// thousand objects.
     pub total: Duration,
     /// For removing the parts of a failed upload, after the call.
     pub cleanup: Duration,
@@ -36,6 +41,17 @@ impl Timeouts {
         cleanup: Duration::from_secs(2),
     };
 
+    /// Returns for how long a body of at most so many bytes may be received while it goes on: each pause in it has the limit
+    /// [`Self::read`].
+    pub fn for_body(max_bytes: u64) -> Duration {
+        Duration::from_secs(max_bytes / MIN_READ_RATE)
+    }
+
+    /// The limit of reading an object of at most so many bytes.
+    pub(crate) fn for_read(&self, max_bytes: u64) -> Duration {
+        self.total.saturating_add(Self::for_body(max_bytes))
+    }
+
     /// Limits the attempts of one request. Five attempts pause for 2 s at most: after that the caller should get the
     /// error and try again itself.
     pub(crate) fn retry_config(&self) -> RetryConfig {
@@ -47,12 +63,12 @@ impl Timeouts {
         RetryConfig { backoff, max_retries: 4, retry_timeout: self.retry }
     }
 
-    /// Limits one attempt.
+    /// Limits the pauses of one attempt; its whole time has the limit of the call.
     pub(crate) fn client_options(&self) -> ClientOptions {
         ClientOptions::new()
             .with_connect_timeout(self.connect)
             .with_read_timeout(self.read)
-            .with_timeout(self.total)
+            .with_timeout_disabled()
     }
 }
 

@@ -283,6 +283,11 @@ impl Blobs for LocalFiles {
         Ok(size)
     }
 
+    async fn is_refused(&self, key: &ObjectKey, error: &StoreError) -> Result<bool> {
+        let path = Path::from(key.as_str());
+        Ok(object_ops::is_refused(&self.file_system, &path, error, self.check()).await)
+    }
+
     /// Costs nothing after an upload to this process, which has synced the folders. After one to another process, or to one that
     /// was killed, each folder is synced, up to that of the storage.
     async fn make_durable(&self, key: &ObjectKey) -> Result<()> {
