@@ -107,6 +107,20 @@ impl Command {
     fn makes_links(&self) -> bool {
         matches!(self, Self::All | Self::Serve | Self::Account(_) | Self::Doctor)
     }
+
+    /// Whether it is a command that may change the database or the storage. Roles have a log of their own, with traces.
+    fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Migrate
+                | Self::Key(_)
+                | Self::Account(_)
+                | Self::Credits(_)
+                | Self::Sweep(_)
+                | Self::Organization(_)
+                | Self::Secret(_)
+        )
+    }
 }
 
 fn main() -> ExitCode {
@@ -140,6 +154,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
     }
     let makes_links = command.makes_links();
     let config = Config::new(Settings::given_texts(&matches), ForeignVariables::read(), makes_links)?;
+    if command.writes() {
+        telemetry::start_log(&config);
+    }
     match command {
         Command::All => match run::run(config, Role::All)? {},
         Command::Serve => match run::run(config, Role::Serve)? {},

@@ -7,6 +7,7 @@ ranges are checked by the schema; these checks are for required values and for c
       (include "photofinish.checkBackends" . | fromJsonArray)
       (include "photofinish.checkScaling" . | fromJsonArray)
       (include "photofinish.checkGpu" . | fromJsonArray)
+      (include "photofinish.checkSettings" . | fromJsonArray)
       (include "photofinish.checkPods" . | fromJsonArray) -}}
 {{- if $problems -}}
 {{- fail (printf "\n\nThe chart cannot be used like this:\n- %s\n" (join "\n- " $problems)) -}}
@@ -82,6 +83,28 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- end -}}
 {{- if and $worker.hpa.enabled (not $worker.hpa.metrics) -}}
 {{- $problems = append $problems "worker.hpa.enabled is true on GPUs, whose work the CPU use does not show: give worker.hpa.metrics, or use worker.keda." -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "photofinish.checkSettings" -}}
+{{- $problems := list -}}
+{{- $settings := .Values.settings -}}
+{{- /* As the service does: an upload or a selfie in progress, a lease and an hour for clocks that differ. */ -}}
+{{- $longest := max (int64 (default 900 $settings.UPLOAD_SECONDS)) (int64 (default 3600 $settings.PROBE_SECONDS)) -}}
+{{- $needed := div (add $longest (int64 (default 60 $settings.LEASE_SECONDS)) 7199) 3600 -}}
+{{- $hours := int64 (default 48 $settings.SWEEP_HOURS) -}}
+{{- if lt $hours $needed -}}
+{{- $problems = append $problems (printf "settings.SWEEP_HOURS is %d but must be at least %d: longer than an upload URL or a selfie and a lease last." $hours $needed) -}}
+{{- end -}}
+{{- /* Those without a place in `settings`, and PUBLIC_URL, which may come from a ConfigMap. */ -}}
+{{- $elsewhere := list "PUBLIC_URL" "SECRET_KEY" "SECRET_KEY_OLD" "QUEUE_CREDENTIALS" "CONSOLE_DIR" "MODELS" "MODELS_DIR" "ONNXRUNTIME"
+      "DATABASE_URL" "QUEUE_URL" "QUEUE_STREAM" "STORAGE_URL" "STORAGE_PUBLIC_ENDPOINT" "DATA_DIR" "DEVICE" "LISTEN" "ADMIN_LISTEN" "CONSOLE_LISTEN" -}}
+{{- range .Values.extraEnv -}}
+{{- $setting := trimPrefix "PHOTOFINISH_" .name -}}
+{{- if and (ne $setting .name) (not (has $setting $elsewhere)) -}}
+{{- $problems = append $problems (printf "extraEnv gives %s: use settings.%s, which the chart checks and follows." .name $setting) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $problems -}}

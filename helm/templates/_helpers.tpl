@@ -33,6 +33,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- printf "namespace=\"%s\",service=~\"%s-(api|worker)-admin\"" .Release.Namespace (include "photofinish.fullname" .) -}}
 {{- end -}}
 
+{{/* Where a pod listens. Takes (list $ 8080). */}}
+{{- define "photofinish.listen" -}}
+{{- $address := (first .).Values.service.listenAddress -}}
+{{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $address)) $address (index . 1) -}}
+{{- end -}}
+
 {{- define "photofinish.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "photofinish.fullname" .) .Values.serviceAccount.name -}}

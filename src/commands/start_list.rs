@@ -125,10 +125,23 @@ fn print_import(imported: &Value) {
     let (entries, added, removed) = (&imported["entries"], &imported["added"], &imported["removed"]);
     println!("{entries} bibs: {added} added, {removed} removed");
     println!("{} photos are judged again", imported["judging"]["photos"]);
-    for row in imported["refused"].as_array().into_iter().flatten() {
-        println!("line {}: {}", row["line"], row["message"].as_str().unwrap_or_default());
+    for line in describe_refused(imported) {
+        println!("{line}");
     }
     print_warnings(imported);
+}
+
+/// A line for each refused row that the service names, and one for the others, of which it gives the number.
+fn describe_refused(imported: &Value) -> Vec<String> {
+    let rows = imported["refused"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let describe =
+        |row: &Value| format!("line {}: {}", row["line"], row["message"].as_str().unwrap_or_default());
+    let mut lines: Vec<String> = rows.iter().map(describe).collect();
+    let others = imported["refusedCount"].as_u64().unwrap_or_default().saturating_sub(rows.len() as u64);
+    if others > 0 {
+        lines.push(format!("... and {others} more rows were refused"));
+    }
+    lines
 }
 
 fn print_check(checked: &Value) {
@@ -161,5 +174,15 @@ mod tests {
     fn a_file_is_utf_8_or_what_spreadsheets_write() {
         assert_eq!(decode("Équipe;1".as_bytes().to_vec()), "Équipe;1");
         assert_eq!(decode(b"\xc9quipe;\x80".to_vec()), "Équipe;€");
+    }
+
+    #[test]
+    fn refused_rows_that_are_not_named_are_counted() {
+        let row = json!({ "line": 3, "code": "not_a_bib", "message": "'DNS' is no bib" });
+        let answer = |count: u64| json!({ "refused": [&row], "refusedCount": count });
+        assert_eq!(describe_refused(&answer(1)), ["line 3: 'DNS' is no bib"]);
+        let lines = describe_refused(&answer(142));
+        assert_eq!(lines, ["line 3: 'DNS' is no bib", "... and 141 more rows were refused"]);
+        assert!(describe_refused(&json!({ "refused": [], "refusedCount": 0 })).is_empty());
     }
 }

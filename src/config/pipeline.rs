@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use super::parsers::{self, MEGABYTE};
+use super::queue::QUEUE_HEADING;
 
 /// More threads than this make nothing faster.
 const MAX_PROCESSING_THREADS: u64 = 256;
@@ -33,6 +34,8 @@ pub struct PipelineArguments {
     pub pixel_budget_bytes: Option<u64>,
     /// Cells per photo and network, at most, in albums in grid mode, whatever their grids ask for; each costs a run of the
     /// network
+    // The outbox of every role counts cells as costs.
+    #[arg(help_heading = QUEUE_HEADING)]
     #[arg(long = "max-grid-cells", env = "PHOTOFINISH_MAX_GRID_CELLS", value_name = "COUNT")]
     #[arg(default_value = "16", value_parser = parsers::grid_cells)]
     pub max_grid_cells: u32,
@@ -42,6 +45,8 @@ pub struct PipelineArguments {
     #[arg(default_value = "100", value_parser = parsers::runners)]
     pub max_runners: usize,
     /// How long a worker has a photo before another may take it, seconds
+    // Each role may create the consumer in NATS, which delivers a message again after this time.
+    #[arg(help_heading = QUEUE_HEADING)]
     #[arg(long = "lease-seconds", env = "PHOTOFINISH_LEASE_SECONDS", value_name = "SECONDS")]
     #[arg(default_value = "60", value_parser = parsers::seconds)]
     pub lease_ttl: Duration,

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use super::parsers;
 
+/// The heading of what every role needs to know of the queue.
+pub(super) const QUEUE_HEADING: &str = "Work queue (roles all, serve, work)";
+
 /// Settings of the work queue.
 #[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Work queue (roles all, serve, work)")]
+#[command(next_help_heading = QUEUE_HEADING)]
 pub struct QueueArguments {
     /// Work queue: nats://HOST:4222 or tls://HOST:4222, several separated by commas, with USER:PASSWORD@ or TOKEN@ [default: the database]
     #[arg(long, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]

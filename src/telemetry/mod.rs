@@ -15,6 +15,11 @@ use crate::role::Role;
 #[cfg(feature = "otlp")]
 use crate::telemetry::traces::TraceExporter;
 
+/// Writes the log of a command that changes what is there, on standard error as that of a role. Once per process.
+pub fn start_log(config: &Config) {
+    tracing_subscriber::registry().with(logging::log_layer(config)).init();
+}
+
 /// The installed log lines and traces.
 pub struct Telemetry {
     #[cfg(feature = "otlp")]

@@ -72,8 +72,11 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_REDELIVERED, "Redelivered messages of the work stream");
     metrics::describe_counter!(QUEUE_PUBLISH_ERRORS, "Failed rounds of the outbox");
     metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
-    metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
-    metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
+    metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream, NaN if unknown");
+    metrics::describe_gauge!(
+        QUEUE_STREAM_HELD,
+        "Delivered and unacknowledged messages of the work stream, NaN if unknown"
+    );
     metrics::describe_gauge!(
         CREDITS_AVAILABLE,
         "Credits that live keys can still use, by organization, NaN if unknown"

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::{AlbumFixture, test_settings};
-use photofinish_store::model::ids::{AlbumId, OrganizationId};
+use photofinish_store::model::erasure::LedgerFate;
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result, UploadConditions};
 use photofinish_store::{GcOptions, Store, StoreError, StoreErrorKind, StoreSettings};
@@ -117,4 +118,41 @@ async fn an_album_that_cannot_be_deleted_does_not_block_others() {
     let refused = store.finish_deletions(later).await.unwrap_err();
     assert_eq!((refused.kind, refused.context.as_str()), (StoreErrorKind::Unavailable, "storage"));
     assert_eq!(store.albums.list_closed(later).await.unwrap(), [(stuck.tenant, stuck.album)]);
+}
+
+/// Erases an album and then its organization, whose id is forgotten last.
+async fn erase_organization(fixture: &AlbumFixture) {
+    let erasures = &fixture.store.erasures;
+    let id = erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+    erasures.remove_objects(id).await.unwrap();
+    while erasures.finish(&[id]).await.unwrap() == 0 {
+        // Somebody still reads the log of the database.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let organization = fixture.tenant.organization;
+    erasures.erase_organization(organization, LedgerFate::Delete).await.unwrap();
+    erasures.forget_organization(organization).await.unwrap();
+}
+
+/// A URL that was signed before uploads for as long as it is valid.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_uploaded_for_an_erased_organization_is_removed() {
+    // On a file, and on a server where there is one.
+    for server in [None, Postgres::shared()] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = test_settings(folder.path());
+        if let Some(server) = server {
+            settings.database_url = server.create_database();
+        }
+        let store = Store::open(settings).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        let organization = fixture.tenant.organization;
+        erase_organization(&fixture).await;
+        let late = ObjectKey::photo(organization, fixture.album, PhotoId::generate(), ObjectRole::Original);
+        store.blobs.write(&late, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+        let collected =
+            store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap();
+        assert_eq!(collected.removed, 1, "{collected:?}");
+        assert_eq!(store.blobs.head(&late).await.unwrap(), None);
+    }
 }

@@ -4,8 +4,8 @@
 //! again afterwards, and a process can die in between. Therefore the whole storage is listed and compared with the
 //! database in batches; the largest bucket takes a day at most. An object is removed only if it is
 //!
-//! - named by an [`ObjectKey`] of an organization in this database: objects of another database, or of something else
-//!   that shares the storage, are never touched,
+//! - named by an [`ObjectKey`] of an organization in this database, or of one that was erased from it: objects of another
+//!   database, or of something else that shares the storage, are never touched,
 //! - older than every upload or lease that may still be in progress,
 //! - without a row, or a picture of a photo that shows none, both checked immediately before. If the database cannot be
 //!   read, the collection ends.

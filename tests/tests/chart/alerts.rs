@@ -3,7 +3,7 @@
 use promql_parser::parser;
 use serde_json::Value;
 
-use crate::rendering::{EXAMPLES, Helm, chart, find_manifest};
+use crate::rendering::{EXAMPLES, Helm, chart, documents, find_manifest, title};
 
 /// Alerts that must exist.
 const NEEDED: [&str; 5] = [
@@ -93,10 +93,47 @@ fn every_alert_is_valid_promql_and_is_documented() {
     }
 }
 
+/// The dashboard of a release in the namespace `photos`, by the name of its file.
+fn release_dashboard(helm: &Helm, release: &str) -> (String, Value) {
+    let arguments = ["--namespace", "photos", "--kube-version", "1.37.0", "--values", EXAMPLES[0]];
+    let output = helm.command(&["template", release], &arguments);
+    let manifests = documents(output.expect_success());
+    let is_dashboard = |manifest: &&Value| title(manifest).ends_with("-dashboard");
+    let files = manifests.iter().find(is_dashboard).expect("a dashboard")["data"].as_object().expect("files");
+    let (name, text) = files.iter().next().expect("a file");
+    (name.clone(), serde_json::from_str(text.as_str().expect("a text")).expect("JSON"))
+}
+
+#[test]
+fn two_releases_have_a_dashboard_each() {
+    let Some(helm) = Helm::find("two_releases_have_a_dashboard_each") else { return };
+    let dashboards = ["photofinish", "autumn"].map(|release| release_dashboard(&helm, release));
+    let [(first, one), (second, other)] = &dashboards;
+    assert_eq!([first, second], ["photos-photofinish.json", "photos-autumn-photofinish.json"]);
+    assert_ne!(one["uid"], other["uid"]);
+    assert_ne!(one["title"], other["title"]);
+    for (_, dashboard) in &dashboards {
+        assert!(dashboard["uid"].as_str().is_some_and(|uid| uid.len() <= 40), "{}", dashboard["uid"]);
+    }
+    let mut queries = 0;
+    for targets in
+        other["panels"].as_array().expect("panels").iter().flat_map(|panel| panel["targets"].as_array())
+    {
+        for query in targets.iter().map(|target| target["expr"].as_str().expect("a query")) {
+            let selectors = query.matches("namespace=~").count();
+            let of_service = query.matches(r#"service=~"autumn-photofinish-(api|worker)-admin""#).count();
+            let of_pod = query.matches(r#"pod=~"autumn-photofinish-(api|worker)-.+""#).count();
+            assert!(selectors > 0 && of_service + of_pod == selectors, "{query} includes other releases");
+            queries += 1;
+        }
+    }
+    assert!(queries > 30, "only {queries} queries");
+}
+
 #[test]
 fn every_dashboard_panel_is_valid_promql() {
-    let text = std::fs::read_to_string(chart().join("dashboards/photofinish.json")).expect("the dashboard");
-    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let Some(helm) = Helm::find("every_dashboard_panel_is_valid_promql") else { return };
+    let (_, dashboard) = release_dashboard(&helm, "photofinish");
     let mut ids = std::collections::BTreeSet::new();
     let mut queries = 0;
     for panel in dashboard["panels"].as_array().expect("panels") {

@@ -114,6 +114,9 @@ fn webhooks_are_reached_on_every_port_that_their_urls_may_have() {
     assert_eq!(rule["ports"], ports);
     let excepted = rule["to"][0]["ipBlock"]["except"].as_array().expect("private networks");
     assert!(excepted.contains(&json!("10.0.0.0/8")), "{excepted:?}");
+    assert_eq!(rule["to"][1]["ipBlock"]["cidr"], "::/0");
+    let excepted = rule["to"][1]["ipBlock"]["except"].as_array().expect("private networks");
+    assert!(excepted.contains(&json!("fc00::/7")), "{excepted:?}");
 }
 
 #[test]

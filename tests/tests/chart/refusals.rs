@@ -1,6 +1,8 @@
 //! What the chart refuses: wrong types by its schema, and wrong combinations by a message that says what to do.
 
-use crate::rendering::{EXAMPLES, Helm};
+use serde_json::{Value, json};
+
+use crate::rendering::{EXAMPLES, Helm, chart};
 
 /// An example, values that override it, and the expected message.
 type Refusal = (&'static str, &'static [&'static str], &'static str);
@@ -9,7 +11,7 @@ const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
 /// Every message of `templates/_checks.tpl`, in its order.
-const REFUSALS: [Refusal; 25] = [
+const REFUSALS: [Refusal; 28] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
     (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
@@ -46,6 +48,13 @@ const REFUSALS: [Refusal; 25] = [
     (GPU, &["worker.gpu.resource="], "worker.gpu.resource or worker.gpu.count is missing"),
     (GPU, &["worker.image.tag="], "name the image that was built from Dockerfile.cuda"),
     (GPU, &["worker.keda.enabled=false", "worker.hpa.enabled=true"], "give worker.hpa.metrics"),
+    (CPU, &["settings.SWEEP_HOURS=2"], "settings.SWEEP_HOURS is 2 but must be at least 3"),
+    (CPU, &["settings.UPLOAD_SECONDS=180000"], "settings.SWEEP_HOURS is 48 but must be at least 52"),
+    (
+        CPU,
+        &["extraEnv[0].name=PHOTOFINISH_DRAIN_SECONDS", "extraEnv[0].value=sixty"],
+        "extraEnv gives PHOTOFINISH_DRAIN_SECONDS: use settings.DRAIN_SECONDS",
+    ),
     (CPU, &["api.terminationGracePeriodSeconds=40"], "is 40 but a stop may take 55 seconds"),
     (
         CPU,
@@ -75,13 +84,13 @@ fn invalid_values_are_refused_with_a_message() {
 
 #[test]
 fn every_check_of_the_chart_is_tested_here() {
-    let checks =
-        std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
+    let checks = std::fs::read_to_string(chart().join("templates/_checks.tpl")).expect("the checks");
     let messages = checks.matches("append $problems").count();
-    // Three messages have two refusals here: those for the autoscalers, the GPU's resource and the public endpoint.
+    // Four messages have two refusals here: those for the autoscalers, the GPU's resource, the public endpoint and the age of
+    // garbage.
     // Two messages have tests of their own: that for secrets in plain text, and that for a missing public URL, which both
     // examples have.
-    let tested = REFUSALS.len() - 3 + 2;
+    let tested = REFUSALS.len() - 4 + 2;
     assert_eq!(messages, tested, "a message of the checks is not tested, or no longer exists");
 }
 
@@ -109,6 +118,29 @@ fn secrets_in_plain_text_are_refused() {
         );
         helm.text(CPU, &["--set-json", &reference]);
     }
+}
+
+/// The grace of a pod follows from `settings` alone, and so do other checks.
+#[test]
+fn a_setting_is_refused_in_the_environment_unless_it_has_no_place_in_the_settings() {
+    const TEST: &str = "a_setting_is_refused_in_the_environment_unless_it_has_no_place_in_the_settings";
+    let Some(helm) = Helm::find(TEST) else { return };
+    let schema = std::fs::read_to_string(chart().join("values.schema.json")).expect("the schema");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let settings = schema["properties"]["settings"]["properties"].as_object().expect("settings");
+    let given = |names: &[&str]| {
+        let entry = |name: &&str| json!({ "name": format!("PHOTOFINISH_{name}"), "value": "file:x" });
+        let entries: Vec<Value> = names.iter().map(entry).collect();
+        helm.template(CPU, &["--set-json", &format!("extraEnv={}", Value::from(entries))])
+    };
+    let names: Vec<&str> = settings.keys().map(String::as_str).filter(|name| *name != "PUBLIC_URL").collect();
+    assert!(names.len() > 40, "{names:?}");
+    let refused = given(&names).stderr;
+    for name in names {
+        assert!(refused.contains(&format!("extraEnv gives PHOTOFINISH_{name}: ")), "{name}: {refused}");
+    }
+    let elsewhere = ["PUBLIC_URL", "SECRET_KEY_OLD", "QUEUE_CREDENTIALS", "CONSOLE_DIR", "MODELS_DIR"];
+    given(&elsewhere).expect_success();
 }
 
 #[test]
@@ -183,6 +215,19 @@ fn the_schema_refuses_values_of_a_wrong_kind() {
         ("queue.monitoringEndpoint=http://nats:8222", "/queue/monitoringEndpoint"),
         ("networkPolicy.egress={x}", "/networkPolicy/egress"),
         ("service.port=70000", "/service/port"),
+        // What the service refuses at its start.
+        ("storage.publicEndpoint=https://s3.example.com/photos", "/storage/publicEndpoint"),
+        ("storage.url=s3:photos", "/storage/url"),
+        ("storage.url=s3://key:secret@photos", "/storage/url"),
+        ("queue.stream=photo.finish", "/queue/stream"),
+        ("settings.UPLOAD_SECONDS=900000", "/settings/UPLOAD_SECONDS"),
+        ("settings.DOWNLOAD_SECONDS=604801", "/settings/DOWNLOAD_SECONDS"),
+        ("settings.RATE_LIMITS=foo", "/settings/RATE_LIMITS"),
+        ("settings.RATE_LIMITS=read=1000001", "/settings/RATE_LIMITS"),
+        ("settings.PRICES=photo=0.0001", "/settings/PRICES"),
+        ("settings.COST_PRICES=cpu_minute=1", "/settings/COST_PRICES"),
+        ("settings.RETENTION_DAYS=photos=0", "/settings/RETENTION_DAYS"),
+        ("settings.RETENTION_MAX=faces=3651", "/settings/RETENTION_MAX"),
         ("image.digest=latest", "/image/digest"),
         ("image.digest=sha256:abc", "/image/digest"),
         ("worker.image.digest=0.1.0", "/worker/image/digest"),
@@ -199,4 +244,24 @@ fn the_schema_refuses_values_of_a_wrong_kind() {
         let refused = output.stderr.contains("specifications of the schema") && output.stderr.contains(place);
         assert!(refused, "{value}: {}", output.stderr);
     }
+}
+
+/// As the service takes them.
+#[test]
+fn the_schema_accepts_lists_and_locations() {
+    let Some(helm) = Helm::find("the_schema_accepts_lists_and_locations") else { return };
+    let values = [
+        r#"storage.url="s3://event-photos.example/live/2026/""#,
+        r#"storage.publicEndpoint="https://s3.example.com:9000""#,
+        r#"queue.stream="autumn_2026-live""#,
+        r#"settings.RATE_LIMITS="read=0, search=1000000""#,
+        r#"settings.PRICES="photo=1,face_search=0.2, text_search=0.125""#,
+        r#"settings.COST_PRICES="cpu_hour=0.04, gpu_hour=2.5,gb_month=1e-3""#,
+        r#"settings.RETENTION_DAYS="photos=365,faces=90""#,
+        r#"settings.RETENTION_MAX="photos=3650""#,
+        "settings.UPLOAD_SECONDS=604800",
+        "settings.SWEEP_HOURS=200",
+    ];
+    let values: Vec<&str> = values.into_iter().flat_map(|value| ["--set-json", value]).collect();
+    helm.text(CPU, &values);
 }

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish_servers::{NatsServer, S3Server, count_files_below};
+use photofinish_servers::{NatsServer, Postgres, S3Server, count_files_below};
 use photofinish_tests::harness::test_photo::TestPhoto;
-use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
-use sqlx::{Connection, Executor, SqliteConnection};
+use photofinish_tests::harness::{Service, ServiceOptions, isolated_command, wait_until};
+use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 
 use crate::shell::Shell;
 
@@ -276,4 +278,30 @@ fn commands_that_change_what_is_there_create_no_database() {
     let invite = ["account", "invite", "--organization", "Harbour Run", "--role", "owner"];
     shell.run(&[&invite[..], &email].concat(), &data_dir).expect_success();
     shell.run(&account("link"), &data_dir).expect_success();
+}
+
+/// What it does is in the log, and the Job of the chart has no other.
+#[test]
+fn a_migration_logs_that_it_waits_for_another() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let take_turn = async {
+        let mut connection = PgConnection::connect(&url).await?;
+        connection.execute("select pg_advisory_lock(x'70686f746f66696e'::bigint)").await?;
+        Ok::<_, sqlx::Error>(connection)
+    };
+    let other = runtime.block_on(take_turn).expect("the turn of a migration");
+    let shell = Shell::new();
+    let log = shell.path().join("log.txt");
+    let mut command = isolated_command(shell.path(), &["migrate"]);
+    command.env("PHOTOFINISH_DATABASE_URL", &url).stdout(Stdio::piped());
+    command.stderr(File::create(&log).expect("a log"));
+    let migration = command.spawn().expect("a process");
+    let waits = "another process migrates the database, waiting for it";
+    wait_until("the migration waits", || std::fs::read_to_string(&log).expect("a log").contains(waits));
+    runtime.block_on(other.close()).expect("the turn ends");
+    let output = migration.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", std::fs::read_to_string(&log).expect("a log"));
+    assert_eq!(output.stdout, b"the database is up to date\n");
 }

@@ -65,9 +65,14 @@ impl Outbox {
     /// stream: the average of those that were published last.
     async fn publish_pending(&self, message_cost: &mut u64) -> Result<()> {
         loop {
-            let lag = self.stream.lag().await?;
-            metrics::gauge!(metric_names::QUEUE_STREAM_LAG).set(lag.waiting as f64);
-            metrics::gauge!(metric_names::QUEUE_STREAM_HELD).set(lag.unacknowledged as f64);
+            let lag = self.stream.lag().await;
+            // NaN: a dashboard must not show what was there before an outage.
+            let (waiting, held) = lag
+                .as_ref()
+                .map_or((f64::NAN, f64::NAN), |lag| (lag.waiting as f64, lag.unacknowledged as f64));
+            metrics::gauge!(metric_names::QUEUE_STREAM_LAG).set(waiting);
+            metrics::gauge!(metric_names::QUEUE_STREAM_HELD).set(held);
+            let lag = lag?;
             let quota = publish_quota(lag, *message_cost).min(BATCH_COST);
             if quota == 0 {
                 return Ok(());
