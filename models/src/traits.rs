@@ -118,6 +118,11 @@ pub trait ModelFactory: Send + Sync {
     fn longest_device_call(&self) -> Option<Duration> {
         None
     }
+    /// Whether the threads that call networks compute them, on cores that others want too; on a device they wait. The software
+    /// that stands in for a GPU with Vulkan has threads of its own.
+    fn uses_cores(&self) -> bool {
+        true
+    }
     /// Returns the GPU of the models for other work, once they have opened it; `None` on a CPU. A caller keeps it: once it is
     /// lost it stays so. What a caller has there is freed when the models lack memory, and its next call says so.
     fn lend_gpu(&self) -> Option<Arc<dyn Gpu>> {
@@ -138,10 +143,9 @@ pub trait ModelFactory: Send + Sync {
 pub struct BatchSizes {
     /// Frames per call of the detector.
     pub detect: usize,
-    /// Faces per call of the embedder; as many torsos and texts per call of the text networks, since a face has about one of
-    /// each.
+    /// Faces per call of the embedder.
     pub embed: usize,
-    /// Photos per call of the reader.
+    /// Photos per call of the reader, and torsos or texts per call of the text networks.
     pub read: usize,
 }
 

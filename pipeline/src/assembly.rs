@@ -140,19 +140,25 @@ impl Assembly {
         let batch = self.models.batch_sizes();
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
-        // Batches are for devices; a thread that waits for one needs no core.
-        let networks_use_cpu = batch.are_single();
+        // A thread that waits for a device needs no core. Beside its calls it computes too: how much, depends on the photo.
+        let uses_cores = self.models.uses_cores();
 
         let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
-        let decode =
-            StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets)).on_cpu(true);
-        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory()).on_cpu(true);
+        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets))
+            .with_low_priority()
+            .with_shares(true);
+        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory())
+            .with_low_priority()
+            .with_shares(true);
         let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory())
-            .on_cpu(networks_use_cpu);
+            .with_low_priority()
+            .with_shares(uses_cores);
         let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory())
-            .on_cpu(networks_use_cpu);
+            .with_low_priority()
+            .with_shares(uses_cores);
         let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store))
-            .on_cpu(networks_use_cpu);
+            .with_low_priority()
+            .with_shares(uses_cores);
         let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
 
         let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);

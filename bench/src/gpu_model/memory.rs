@@ -277,6 +277,10 @@ impl ModelFactory for CountedModels {
         ON_CUDA
     }
 
+    fn uses_cores(&self) -> bool {
+        false
+    }
+
     fn longest_device_call(&self) -> Option<Duration> {
         self.kernels.longest_call()
     }

@@ -111,15 +111,15 @@ pub struct Machine {
 /// The photos a second that the resources allow, by arithmetic: with all batches full, and half of the photos decoded by
 /// nvJPEG where it is there.
 pub fn most_photos_per_second(device: &DeviceModel, photo: &PhotoModel, design: &Design) -> f64 {
-    let BatchSizes { detect, embed, .. } = design.batch_sizes;
+    let BatchSizes { detect, embed, read } = design.batch_sizes;
     let time = |network: &NetworkModel, items: usize, most: usize| {
         device.call_time(network, most, design.overlaps).as_secs_f64() / most as f64 * items as f64
     };
     let strips: usize = ROUNDS_OF_STRIPS.iter().sum();
     let on_device = time(&DETECTOR, 1, detect)
         + time(&EMBEDDER, FACES, embed)
-        + time(&TEXT_DETECTOR, FACES, embed)
-        + time(&RECOGNISER, strips, embed);
+        + time(&TEXT_DETECTOR, FACES, read)
+        + time(&RECOGNISER, strips, read);
     let on_cores = match design.decodes_on_device {
         true => (photo.with_decoding + photo.without_decoding) / 2,
         false => photo.with_decoding,
@@ -264,6 +264,10 @@ impl ModelFactory for SimulatedModels {
     fn batch_sizes(&self) -> BatchSizes {
         self.0.batch_sizes()
     }
+
+    fn uses_cores(&self) -> bool {
+        false
+    }
 }
 
 impl FaceDetector for Simulated {
@@ -294,7 +298,7 @@ impl FaceEmbedder for Simulated {
 
 impl BibReader for Simulated {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> std::result::Result<Vec<Vec<BibText>>, ModelError> {
-        let most = self.machine.batch_sizes().embed;
+        let most = self.machine.batch_sizes().read;
         self.machine.call(Network::TextDetector, FACES * photos.len(), most)?;
         for strips in ROUNDS_OF_STRIPS {
             self.machine.call(Network::Recogniser, strips * photos.len(), most)?;
@@ -322,4 +326,43 @@ pub fn face(index: usize) -> FaceBox {
         .map(|(x, y)| Point { x: left + x * SIDE, y: 20.0 + y * SIDE });
     let rect = Rect { left, top: 20.0, right: left + SIDE, bottom: 20.0 + SIDE };
     FaceBox { rect, landmarks, score: 0.95 }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_models::traits::BibPattern;
+
+    use super::*;
+    use crate::gpu_model::assumptions::{DEVICES, PHOTOS};
+
+    #[test]
+    fn torsos_and_strips_go_to_the_device_as_many_at_a_time_as_in_the_service() {
+        const PHOTOS_PER_CALL: usize = 16;
+        let design = Design {
+            name: "with batches",
+            batch_sizes: BatchSizes { detect: 16, embed: 64, read: PHOTOS_PER_CALL },
+            overlaps: false,
+            decodes_on_device: false,
+        };
+        let machine = Arc::new(Machine {
+            cores: Resource::new(CORES),
+            device: Resource::new(1),
+            decoder: Resource::new(1),
+            model: DEVICES[0],
+            photo: PHOTOS[0],
+            design,
+            slow_motion: 0.0,
+            memory: None,
+            calls: Default::default(),
+        });
+        let mut reader = SimulatedModels(Arc::clone(&machine)).create_bib_reader().unwrap();
+        let pattern = BibPattern::new("[0-9]+").unwrap();
+        let request =
+            ReadRequest { frame: Frame::new(&[0; 3], 1, 1).unwrap(), faces: &[], pattern: &pattern };
+        reader.read(&[request; PHOTOS_PER_CALL]).unwrap();
+        for network in [Network::TextDetector, Network::Recogniser] {
+            let [calls, items] = machine.calls[network as usize].read();
+            assert_eq!((calls, items), (3, 48), "{network:?}: 16 a call");
+        }
+    }
 }

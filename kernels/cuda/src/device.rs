@@ -198,18 +198,27 @@ fn unavailable(error: DriverError) -> CudaError {
 }
 
 fn to_error(error: DriverError) -> CudaError {
-    let text = error.to_string();
-    match error.0 {
+    classify(error.0, error.to_string())
+}
+
+/// What the driver's result means. After those that are a loss "the process must be relaunched", says NVIDIA, or the device is
+/// gone; `models/src/onnx/failure.rs` has their numbers for what ONNX Runtime reports.
+fn classify(result: CUresult, text: String) -> CudaError {
+    match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => CudaError::OutOfMemory(text),
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
         | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
         | CUresult::CUDA_ERROR_LAUNCH_FAILED
         | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_CONTAINED
         | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
         | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
         | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
         | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
         | CUresult::CUDA_ERROR_INVALID_PC
+        | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+        | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
         | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
         | CUresult::CUDA_ERROR_NO_DEVICE
         | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
@@ -217,5 +226,29 @@ fn to_error(error: DriverError) -> CudaError {
         | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
         | CUresult::CUDA_ERROR_UNKNOWN => CudaError::Lost(text),
         _ => CudaError::Driver(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without [`to_error`], whose text comes from the driver.
+    #[test]
+    fn what_a_process_does_not_survive_is_a_lost_device() {
+        let of = |result| classify(result, "text".into());
+        for result in [
+            CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_CONTAINED,
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+            CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+        ] {
+            assert_eq!(of(result), CudaError::Lost("text".into()), "{result:?}");
+        }
+        assert_eq!(of(CUresult::CUDA_ERROR_OUT_OF_MEMORY), CudaError::OutOfMemory("text".into()));
+        assert_eq!(of(CUresult::CUDA_ERROR_INVALID_VALUE), CudaError::Driver("text".into()));
     }
 }

@@ -20,10 +20,17 @@ const STRIDES: [u32; 3] = [8, 16, 32];
 const SIZE_MULTIPLE: u32 = 32;
 const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
 
-/// Sides of canvases where frames are in batches: a device prepares the network for each size, which takes seconds. 640 x 448 is
-/// what most cameras' photos have at a first look; 256, 448 and 576 are above what parts of a closer look have, one, two and
-/// three squares with their margins.
+/// Sides of canvases where frames are in batches: a device prepares the network for each size, which takes seconds. 256, 448 and
+/// 576 are above what parts of a closer look have, one, two and three squares with their margins.
 const COMMON_SIDES: [u32; 7] = [256, 448, 576, 640, 800, 1056, 1280];
+
+/// Long side of whole frames at a first look. No part has it.
+const WHOLE_LONG_SIDE: u32 = 640;
+
+/// Sides of their canvases: 384, 448, 480 and 512 are what photos of 16:9, 3:2, 4:3 and 5:4 have by themselves, so that no
+/// format gets other scores in batches. With the first three, upright and not, there are six canvases, and sessions for 1, 4 and
+/// 16 frames of each; 13 canvases at most.
+const WHOLE_SIDES: [u32; 7] = [256, 384, 448, 480, 512, 576, WHOLE_LONG_SIDE];
 
 /// Larger sides are multiples of this there.
 const COMMON_MULTIPLE: u32 = 256;
@@ -178,8 +185,9 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
 /// One of few canvases. What is beyond a frame is seen by later layers: a canvas that is much larger than the frame moves the
 /// scores of faces at its sides, by up to .06.
 fn common_canvas(size: Size) -> Size {
+    let sides = if size.long_side() == WHOLE_LONG_SIDE { WHOLE_SIDES } else { COMMON_SIDES };
     let side = |shown: u32| {
-        let common = COMMON_SIDES.into_iter().find(|&side| shown <= side);
+        let common = sides.into_iter().find(|&side| shown <= side);
         common.unwrap_or_else(|| round_up_to_multiple(shown, COMMON_MULTIPLE))
     };
     Size { width: side(size.width), height: side(size.height) }
@@ -242,11 +250,12 @@ mod tests {
             let Size { width, height } = common_canvas(Size { width, height });
             (width, height)
         };
-        assert_eq!([canvas(640, 427), canvas(427, 640)], [(640, 448), (448, 640)], "as each by itself");
-        assert_eq!(
-            [canvas(640, 480), canvas(640, 640), canvas(1, 360)],
-            [(640, 576), (640, 640), (256, 448)]
-        );
+        for short in [360, 384, 427, 480, 512, 640] {
+            let alone = round_up_to_multiple(short, SIZE_MULTIPLE);
+            let canvases = [canvas(640, short), canvas(short, 640)];
+            assert_eq!(canvases, [(640, alone), (alone, 640)], "as each by itself");
+        }
+        assert_eq!([canvas(640, 40), canvas(530, 640), canvas(1, 360)], [(640, 256), (576, 640), (256, 448)]);
         assert_eq!([canvas(1280, 853), canvas(2048, 1365)], [(1280, 1056), (2048, 1536)]);
         // One, two and three squares of 158 pixels at the edge of a frame and within it.
         let parts = [190, 222, 347, 379, 505, 537].map(|side| canvas(side, side).0);
@@ -254,6 +263,11 @@ mod tests {
         for side in 1..3000 {
             let shown = canvas(side, side).0;
             assert!(shown >= side && shown.is_multiple_of(SIZE_MULTIPLE), "{side}: {shown}");
+            let whole = canvas(WHOLE_LONG_SIDE, side.min(WHOLE_LONG_SIDE)).1;
+            assert!(
+                whole >= side.min(WHOLE_LONG_SIDE) && whole.is_multiple_of(SIZE_MULTIPLE),
+                "{side}: {whole}"
+            );
         }
     }
 }

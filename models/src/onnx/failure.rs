@@ -9,15 +9,22 @@ const CUDA_FAILURE: &str = "CUDA failure ";
 /// The number of the CUDA runtime for a lack of memory (`cudaErrorMemoryAllocation`).
 const CUDA_OUT_OF_MEMORY: u32 = 2;
 
-/// Numbers after which the context of the device is unusable: devices unavailable, no device, uncorrectable memory error,
-/// illegal address, launch timed out, failed assertion, hardware stack error, illegal instruction, misaligned address, invalid
-/// address space, invalid program counter, launch failure, external device, unknown ("CUDA Runtime API", data type
-/// `cudaError_t`).
-const CUDA_LOST: [u32; 14] = [46, 100, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 911, 999];
+/// Numbers after which the context of the device is unusable: devices unavailable, no device, uncorrectable errors of memory
+/// and of NVLink, contained hardware error, illegal address, launch timed out, destroyed context, failed assertion, hardware
+/// stack error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failure, leaked
+/// tensor memory, client ended by MPS, external device, unknown ("CUDA Runtime API", data type `cudaError_t`).
+const CUDA_LOST: [u32; 19] =
+    [46, 100, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999];
 
-/// What allocators say: ONNX Runtime's arena, cuBLAS and cuDNN, Dawn.
-const NO_MEMORY: [&str; 5] =
-    ["out of memory", "failed to allocate memory", "alloc_failed", "out-of-memory", "available memory of"];
+/// What allocators say: ONNX Runtime's arena, cuBLAS and cuDNN, cuDNN 9, Dawn.
+const NO_MEMORY: [&str; 6] = [
+    "out of memory",
+    "failed to allocate memory",
+    "alloc_failed",
+    "allocation_failed",
+    "out-of-memory",
+    "available memory of",
+];
 
 /// What Dawn says of a device that is gone.
 const LOST: [&str; 4] = ["device lost", "device is lost", "device was lost", "vk_error_device_lost"];
@@ -70,6 +77,7 @@ mod tests {
                 "Non-zero status code returned while running Conv node. Failed to allocate memory for requested buffer of size 9",
             ),
             (Cuda, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED"),
+            (Cuda, "CUDNN failure 4004: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ; GPU=0"),
             (Wgpu, "WebGPU validation failed. Out of memory"),
         ] {
             assert!(matches!(of(device, text), ModelError::OutOfMemory { .. }), "{text}");
@@ -77,6 +85,11 @@ mod tests {
         for (device, text) in [
             (Cuda, "CUDA failure 719: unspecified launch failure ; GPU=0"),
             (Cuda, "CUDA failure 700: an illegal memory access was encountered"),
+            (Cuda, "CUDA failure 220: uncorrectable NVLink error detected during the execution"),
+            (Cuda, "CUDA failure 226: Invalid access of peer GPU memory over nvlink or a hardware error"),
+            (Cuda, "CUDA failure 709: context is destroyed"),
+            (Cuda, "CUDA failure 721: tensor memory not completely freed"),
+            (Cuda, "CUDA failure 810: MPS client terminated ; GPU=0"),
             (Wgpu, "Device was lost: a valid external Instance reference no longer exists"),
         ] {
             assert!(matches!(of(device, text), ModelError::Device { .. }), "{text}");
@@ -91,6 +104,8 @@ mod tests {
         let lost = "Exception during initialization: CUDA failure 719: unspecified launch failure ; GPU=0";
         assert!(matches!(load(lost), ModelError::Device { .. }));
         let full = "Exception during initialization: CUDA failure 2: out of memory ; GPU=0";
+        assert!(matches!(load(full), ModelError::OutOfMemory { .. }));
+        let full = "Exception during initialization: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED";
         assert!(matches!(load(full), ModelError::OutOfMemory { .. }));
         let damaged = load("Protobuf parsing failed.");
         assert!(matches!(damaged, ModelError::File { .. }));

@@ -34,6 +34,8 @@ struct Slot {
     opening: Mutex<()>,
     /// `None` before it is opened, and once it is lost. Locked only to look and to store: searches of faces look too.
     gpu: Mutex<Option<Arc<dyn Gpu>>>,
+    /// How often the device was lost. Changed while `gpu` is locked.
+    losses: AtomicU64,
     /// How often networks lacked memory.
     shortages: AtomicU64,
     /// What borrowers have in the memory of the device.
@@ -58,6 +60,7 @@ impl KernelDevice {
             call_limit,
             opening: Mutex::default(),
             gpu: Mutex::default(),
+            losses: AtomicU64::default(),
             shortages: AtomicU64::default(),
             lent: Mutex::default(),
         })))
@@ -113,22 +116,34 @@ impl KernelDevice {
         };
         let name = || what.to_owned();
         let _call = self.begin_call();
-        let result = operation(&device).map_err(|error| match error {
+        operation(&device).map_err(|error| match error {
             GpuError::Lost(detail) => {
                 self.forget(&device);
                 device_error(format!("it is lost: {detail}"))
             }
-            GpuError::OutOfMemory(detail) => ModelError::OutOfMemory { name: name(), detail },
+            GpuError::OutOfMemory(detail) => {
+                if let Some(slot) = &self.0 {
+                    slot.reclaim_memory();
+                }
+                ModelError::OutOfMemory { name: name(), detail }
+            }
             other => ModelError::Inference { name: name(), detail: other.to_string() },
-        });
-        result.inspect_err(|error| self.note_failure(error))
+        })
     }
 
-    /// To be called when a network has failed on the device. Where it lacked memory, all that borrowers have there is freed
-    /// before the next attempt: they may not call the device again for hours.
-    pub(crate) fn note_failure(&self, error: &ModelError) {
-        if let (Some(slot), ModelError::OutOfMemory { .. }) = (&self.0, error) {
-            slot.reclaim_memory();
+    /// How often the device was lost, of which kernels or networks told: what was made before the last time is lost too.
+    pub(crate) fn losses(&self) -> u64 {
+        self.0.as_ref().map_or(0, |slot| slot.losses.load(Ordering::Acquire))
+    }
+
+    /// To be called when a network has failed on the device that was made after so many `losses`. Where it lacked memory, all
+    /// that borrowers have there is freed before the next attempt: they may not call the device again for hours. Where it lost
+    /// the device, kernels and borrowers have lost it too, unless that is known and it may be open again.
+    pub(crate) fn note_failure(&self, error: &ModelError, losses: u64) {
+        match (&self.0, error) {
+            (Some(slot), ModelError::OutOfMemory { .. }) => slot.reclaim_memory(),
+            (Some(slot), ModelError::Device { .. }) => slot.note_loss(losses),
+            _ => {}
         }
     }
 
@@ -219,9 +234,25 @@ impl Slot {
     }
 
     fn forget(&self, lost: &Arc<dyn Gpu>) {
-        let forgotten = lock(&self.gpu).take_if(|gpu| Arc::ptr_eq(gpu, lost));
+        let mut gpu = lock(&self.gpu);
+        let forgotten = gpu.take_if(|open| Arc::ptr_eq(open, lost));
+        if forgotten.is_some() {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+        }
         // Closing it may take long: nothing may wait for the lock meanwhile.
+        drop(gpu);
         drop(forgotten);
+    }
+
+    fn note_loss(&self, known: u64) {
+        let mut gpu = lock(&self.gpu);
+        if self.losses.load(Ordering::Acquire) == known {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+            let forgotten = gpu.take();
+            // As above.
+            drop(gpu);
+            drop(forgotten);
+        }
     }
 
     fn note_lent(&self, memory: &Arc<LentMemory>) {
@@ -351,6 +382,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_session_loses_kernels_and_borrowers_lose_too_and_late_news_take_no_device() {
+        let kernels = KernelDevice::opened_by(|| Ok(Arc::new(FragileGpu::default())));
+        kernels.open().unwrap();
+        let lent = kernels.lend().unwrap();
+        let lost = ModelError::Device { device: "cuda".into(), detail: "CUDA failure 700".into() };
+        kernels.note_failure(&lost, 0);
+        assert_eq!(kernels.losses(), 1);
+        assert!(matches!(lent.run(&Program::default()), Err(GpuError::Lost(_))));
+        assert!(
+            matches!(kernels.run("network", |_| Ok(())), Err(ModelError::Device { .. })),
+            "until it is opened"
+        );
+        kernels.open().unwrap();
+        // Another session of the first device.
+        kernels.note_failure(&lost, 0);
+        assert_eq!(kernels.losses(), 1);
+        kernels.run("network", |_| Ok(())).unwrap();
+        kernels.run("network", |_| Err::<(), _>(GpuError::Lost("gone".into()))).unwrap_err();
+        assert_eq!(kernels.losses(), 2, "of kernels too");
+    }
+
+    #[test]
     fn networks_open_a_device_again_that_its_borrower_has_lost() {
         let gpu = Arc::new(FragileGpu::default());
         let opened = Arc::clone(&gpu);
@@ -438,7 +491,7 @@ mod tests {
 
         // As a session does, whose errors are not those of kernels.
         let kept = upload().unwrap();
-        kernels.note_failure(&error);
+        kernels.note_failure(&error, kernels.losses());
         assert_eq!(gpu.count_uploads(), 0);
         assert!(lent.run(&kept).is_err());
     }

@@ -114,6 +114,8 @@ struct Recipe {
     turns: Turns,
     /// Where its calls are noted.
     kernels: KernelDevice,
+    /// How often the device was lost before the network was loaded.
+    losses: u64,
     /// Whether the last call lacked memory.
     lacks_memory: Cell<bool>,
 }
@@ -154,6 +156,10 @@ impl Network {
         backend: Backend,
     ) -> Result<Self, ModelError> {
         let device = workload.device(runtime.device());
+        let kernels = match device {
+            NetworkDevice::Cpu => KernelDevice::cpu(),
+            NetworkDevice::Cuda | NetworkDevice::Wgpu => runtime.kernels().clone(),
+        };
         let recipe = Recipe {
             name: file.name(),
             file: file.clone(),
@@ -164,13 +170,11 @@ impl Network {
             device,
             ordinal: runtime.ordinal(),
             turns: runtime.turns().clone(),
-            kernels: match device {
-                NetworkDevice::Cpu => KernelDevice::cpu(),
-                NetworkDevice::Cuda | NetworkDevice::Wgpu => runtime.kernels().clone(),
-            },
+            losses: kernels.losses(),
+            kernels,
             lacks_memory: Cell::new(false),
         };
-        let session = recipe.create_session()?;
+        let session = recipe.create_session().inspect_err(|error| recipe.note_failure(error))?;
         let sessions = match device {
             NetworkDevice::Cuda => Shapes::one_each(session),
             NetworkDevice::Cpu | NetworkDevice::Wgpu => Shapes::one_for_all(session),
@@ -198,7 +202,7 @@ impl Network {
         let failed = |error: ort::Error| failure::classify(&recipe.name, recipe.device, error.to_string());
         let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
         if recipe.lacks_memory.take() {
-            sessions.free_others();
+            sessions.keep_only(input.shape());
         }
         let borrowed = sessions.borrow(input.shape(), || recipe.create_session());
         let borrowed = borrowed.inspect_err(|error| recipe.note_failure(error))?;
@@ -215,7 +219,7 @@ impl Network {
 impl Recipe {
     fn note_failure(&self, error: &ModelError) {
         self.lacks_memory.set(matches!(error, ModelError::OutOfMemory { .. }));
-        self.kernels.note_failure(error);
+        self.kernels.note_failure(error, self.losses);
     }
 
     fn create_session(&self) -> Result<DeviceSession, ModelError> {

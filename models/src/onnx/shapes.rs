@@ -26,6 +26,12 @@ struct Kept<S> {
     session: S,
 }
 
+impl<S> Kept<S> {
+    fn fits(&self, wanted: Option<Shape>) -> bool {
+        self.shape.is_none() || self.shape == wanted
+    }
+}
+
 impl<S> Shapes<S> {
     /// One session takes all shapes.
     pub fn one_for_all(session: S) -> Self {
@@ -42,9 +48,10 @@ impl<S> Shapes<S> {
         Some(&self.kept.first()?.session)
     }
 
-    /// Frees all sessions but the one of the last call, where each shape has its own.
-    pub fn free_others(&mut self) {
-        self.kept.drain(..self.kept.len().saturating_sub(1));
+    /// Frees all sessions but the one for this shape, where each shape has its own.
+    pub fn keep_only(&mut self, shape: Shape) {
+        let wanted = self.is_one_each.then_some(shape);
+        self.kept.retain(|kept| kept.fits(wanted));
     }
 
     /// Returns the session for a shape, which `create` makes where there is none. Where that lacks memory all others are freed,
@@ -58,8 +65,7 @@ impl<S> Shapes<S> {
         create: impl Fn() -> Result<S, ModelError>,
     ) -> Result<&mut S, ModelError> {
         let wanted = self.is_one_each.then_some(shape);
-        let fits = |kept: &Kept<S>| kept.shape.is_none() || kept.shape == wanted;
-        match self.kept.iter().rposition(fits) {
+        match self.kept.iter().rposition(|kept| kept.fits(wanted)) {
             Some(index) => self.kept[index..].rotate_left(1),
             None => {
                 let session = match create() {
@@ -142,10 +148,26 @@ mod tests {
         assert_eq!(*sessions.borrow(shape(3), create).unwrap(), 9);
         assert_eq!((attempts.get(), sessions.kept.len()), (2, 1));
         sessions.borrow(shape(4), || Ok(5)).unwrap();
-        sessions.free_others();
+        sessions.keep_only(shape(4));
         assert_eq!((sessions.first(), sessions.kept.len()), (Some(&5), 1));
         let lost = || Err(ModelError::Device { device: "cuda".into(), detail: "lost".into() });
         assert!(sessions.borrow(shape(6), lost).is_err());
         assert_eq!(*sessions.borrow(shape(4), lost).unwrap(), 5);
+    }
+
+    #[test]
+    fn after_a_lack_of_memory_the_shape_that_is_asked_for_next_keeps_its_session() {
+        let factory = Factory(Cell::new(0));
+        let mut sessions = Shapes::one_each(0);
+        sessions.borrow(shape(4), || factory.create()).unwrap();
+        sessions.borrow(shape(16), || factory.create()).unwrap();
+        sessions.keep_only(shape(4));
+        assert_eq!((sessions.first(), sessions.kept.len()), (Some(&0), 1));
+        assert_eq!(*sessions.borrow(shape(4), || factory.create()).unwrap(), 0);
+        assert_eq!(factory.0.get(), 1, "that for 16 items is the last one that was made");
+        let mut one = Shapes::one_for_all(7);
+        one.borrow(shape(16), || factory.create()).unwrap();
+        one.keep_only(shape(4));
+        assert_eq!(one.first(), Some(&7));
     }
 }

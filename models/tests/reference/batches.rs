@@ -1,6 +1,6 @@
 //! Several items in one call of a network, as on devices: the results are those of each item alone.
 
-use photofinish_kernels::image::frame::{Picture, Size};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 use photofinish_models::bucket::Bucket;
 use photofinish_models::onnx::kernels::KernelDevice;
@@ -65,8 +65,14 @@ fn a_batch_of_photos_gives_the_faces_of_each_alone() {
     let mut batched = batched.on_device(KernelDevice::cpu(), Bucket::new(4));
     let pictures = ReferencePicture::load_all(&environment.reference);
     let all = pictures.iter().chain(&pictures).chain(&pictures);
-    let frames: Vec<_> = all.map(|picture| picture.pixels.frame()).collect();
+    let crops: Vec<Picture> = pictures
+        .iter()
+        .flat_map(|picture| [[4, 3], [16, 9]].map(|format| crop_to(picture.pixels.frame(), format)))
+        .collect();
+    let frames: Vec<_> =
+        all.map(|picture| picture.pixels.frame()).chain(crops.iter().map(Picture::frame)).collect();
     let found = batched.detect(&frames, LONG_SIDE).unwrap();
+    assert!(found.iter().all(|faces| !faces.is_empty()));
     assert_eq!(found.len(), frames.len());
     for (frame, together) in frames.iter().zip(&found) {
         let alone = alone.detect(&[*frame], LONG_SIDE).unwrap().remove(0);
@@ -109,6 +115,16 @@ fn texts_of_several_photos_in_one_call_are_those_of_each_photo_alone() {
         bibs += together.iter().filter(|text| text.is_bib && text.confidence >= 0.9).count();
     }
     assert!(bibs >= 3, "{bibs} bibs: too few to compare");
+}
+
+/// The middle of a frame, in the format of other cameras.
+fn crop_to(frame: Frame<'_>, [across, down]: [u32; 2]) -> Picture {
+    let unit = (frame.width() / across).min(frame.height() / down);
+    let size = Size { width: unit * across, height: unit * down };
+    let (left, top) = ((frame.width() - size.width) / 2, (frame.height() - size.height) / 2);
+    let window = frame.window(left, top, size).unwrap();
+    let pixels = (0..size.height).flat_map(|y| window.row(y).iter().copied()).collect();
+    Picture::new(pixels, size.width, size.height).unwrap()
 }
 
 /// Every text that is read with some confidence is among the others. Those at the least confidence may be dropped by one,

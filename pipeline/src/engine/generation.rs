@@ -59,7 +59,8 @@ pub(crate) struct StageSpec<S: SteppedStage> {
     threads: usize,
     batch_size: usize,
     factory: StageFactory<S>,
-    computes_on_cpu: bool,
+    has_low_priority: bool,
+    takes_shares: bool,
 }
 
 /// How much lower the priority of stages that compute is than that of the threads that answer requests and examine selfies:
@@ -76,14 +77,21 @@ impl<S: SteppedStage> StageSpec<S> {
         batch_size: usize,
         factory: StageFactory<S>,
     ) -> Self {
-        Self { name, threads: threads.max(1), batch_size: batch_size.max(1), factory, computes_on_cpu: false }
+        let (threads, batch_size) = (threads.max(1), batch_size.max(1));
+        Self { name, threads, batch_size, factory, has_low_priority: false, takes_shares: false }
     }
 
-    /// Configures whether its threads compute on the CPU: then they let those of requests go first, and organizations
-    /// share the cores.
+    /// Lets the threads of requests go first.
     #[must_use]
-    pub(crate) fn on_cpu(self, computes_on_cpu: bool) -> Self {
-        Self { computes_on_cpu, ..self }
+    pub(crate) fn with_low_priority(self) -> Self {
+        Self { has_low_priority: true, ..self }
+    }
+
+    /// Configures whether each of its steps needs a share of the cores, as one that computes all the time does. One that waits
+    /// for a device would keep the core from others meanwhile.
+    #[must_use]
+    pub(crate) fn with_shares(self, takes_shares: bool) -> Self {
+        Self { takes_shares, ..self }
     }
 }
 
@@ -100,7 +108,7 @@ fn lower_priority() {
 const MAX_THREADS: usize = 1024;
 
 impl StageThreads {
-    /// Threads that compute on the CPU take their steps by `cpu_shares`.
+    /// Stages that take shares of the cores take them of `cpu_shares`.
     pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>, cpu_shares: CpuShares) -> Self {
         let (exit_sender, exit_receiver) = bounded(MAX_THREADS);
         let (ready_sender, ready_receiver) = bounded(MAX_THREADS);
@@ -134,7 +142,7 @@ impl StageThreads {
         outlet.call_on_space(Box::new(move || woken.wake()));
         self.edge_closers.push(Box::new(move || closed.close()));
         let cpu_shares = spec
-            .computes_on_cpu
+            .takes_shares
             .then(|| StageShares::new(self.cpu_shares.clone(), inlet.clone(), outlet.clone()));
         for i in 0..spec.threads {
             let worker = Worker {
@@ -147,9 +155,9 @@ impl StageThreads {
                 cpu_shares: cpu_shares.clone(),
                 has_drained: false,
             };
-            let (ready, computes_on_cpu) = (self.ready_sender.clone(), spec.computes_on_cpu);
+            let (ready, has_low_priority) = (self.ready_sender.clone(), spec.has_low_priority);
             self.spawn_thread(spec.name, i, move || {
-                if computes_on_cpu {
+                if has_low_priority {
                     lower_priority();
                 }
                 worker.run(|| {

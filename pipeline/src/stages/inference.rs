@@ -67,11 +67,7 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
             }
             // Fewer items would fail as these do.
             Err(error @ ModelError::Interrupted) => return Err(error.into()),
-            // An item may be why the device is lost. The attempt counts, so that such a photo fails at some point and does
-            // not take the device from all others forever.
-            Err(error @ ModelError::Device { .. }) => {
-                return Err(Outage { counts_as_attempt: true, ..Outage::from(error) });
-            }
+            Err(error @ ModelError::Device { .. }) => return Err(to_counted_outage(error)),
             Err(error) => error,
         };
         if let [item] = items {
@@ -108,22 +104,41 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
         }
         let is_inference_error =
             matches!(error, ModelError::Inference { .. } | ModelError::OutOfMemory { .. });
-        if is_inference_error && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
+        if is_inference_error && self.passes(network, item, SelfTest::SameSize)? {
             return match self.run_checked(network, std::slice::from_ref(item)) {
                 Ok(output) => Ok(output.into_iter().next().ok_or_else(|| to_poison(&error))),
                 Err(error @ ModelError::Inference { .. }) => Ok(Err(to_poison(&error))),
-                // As for a device that lacks memory at once.
-                Err(error @ ModelError::OutOfMemory { .. }) => {
-                    Err(Outage { counts_as_attempt: true, ..Outage::from(error) })
+                // As for a device that lacks memory, or is lost, at once.
+                Err(error @ (ModelError::OutOfMemory { .. } | ModelError::Device { .. })) => {
+                    Err(to_counted_outage(error))
                 }
                 Err(error) => Err(error.into()),
             };
         }
         // A healthy network that lacks memory for this size may have it later, or never. The attempt counts, so that a
         // photo which is too large for the device fails at some point and does not stop all others forever.
-        let is_healthy = (self.self_test)(network, item, SelfTest::Minimal).is_ok();
+        let is_healthy = self.passes(network, item, SelfTest::Minimal)?;
         Err(Outage { counts_as_attempt: is_inference_error && is_healthy, ..Outage::from(error) })
     }
+
+    /// Whether the network passes a self-test.
+    ///
+    /// # Errors
+    /// When it meets a lost device. CUDA's libraries may have been the first to notice, by an error that does not say so: the
+    /// item may be why.
+    fn passes(&self, network: &mut N, item: &I, kind: SelfTest) -> Result<bool, Outage> {
+        match (self.self_test)(network, item, kind) {
+            Ok(()) => Ok(true),
+            Err(error @ ModelError::Device { .. }) => Err(to_counted_outage(error)),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// An outage of which an item may be the reason. The attempt counts, so that such a photo fails at some point and does not take
+/// the device from all others forever.
+fn to_counted_outage(error: ModelError) -> Outage {
+    Outage { counts_as_attempt: true, ..Outage::from(error) }
 }
 
 fn to_poison(error: &ModelError) -> Poison {
@@ -141,7 +156,8 @@ mod tests {
         /// The call that fails, counted from 1.
         fails_at: usize,
         is_interrupted: bool,
-        is_lost: bool,
+        /// Calls after so many meet a lost device.
+        lost_after: Option<usize>,
         is_broken: bool,
         /// Larger numbers fail, as if the device lacked memory for them.
         max_value: Option<u32>,
@@ -151,7 +167,7 @@ mod tests {
 
     fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
         network.calls += 1;
-        if network.is_lost {
+        if network.lost_after.is_some_and(|calls| network.calls > calls) {
             return Err(ModelError::Device { device: "cuda".into(), detail: "lost".into() });
         }
         if network.is_interrupted {
@@ -205,10 +221,21 @@ mod tests {
 
     #[test]
     fn a_lost_device_is_an_outage_after_one_call_and_counts_an_attempt() {
-        let mut lost = Doubler { is_lost: true, ..Doubler::default() };
+        let mut lost = Doubler { lost_after: Some(0), ..Doubler::default() };
         let outage = DOUBLE.infer_batch(&mut lost, &[1, 2, 3]).unwrap_err();
         assert!(outage.counts_as_attempt && outage.is_of_device());
         assert_eq!(lost.calls, 1);
+    }
+
+    /// As cuDNN and cuBLAS do, whose errors have no number of CUDA.
+    #[test]
+    fn a_lost_device_that_another_error_announces_counts_an_attempt() {
+        for (lost_after, calls) in [(1, 2), (2, 3)] {
+            let mut lost = Doubler { fails_at: 1, lost_after: Some(lost_after), ..Doubler::default() };
+            let outage = DOUBLE.infer_batch(&mut lost, &[1]).unwrap_err();
+            assert!(outage.counts_as_attempt && outage.is_of_device(), "{outage:?}");
+            assert_eq!(lost.calls, calls, "the photo, the self-test, the photo again");
+        }
     }
 
     #[test]

@@ -110,6 +110,10 @@ impl ModelFactory for DeviceModels {
         BatchSizes { detect: BATCH, embed: BATCH, read: BATCH }
     }
 
+    fn uses_cores(&self) -> bool {
+        false
+    }
+
     fn longest_device_call(&self) -> Option<Duration> {
         self.kernels.longest_call()
     }

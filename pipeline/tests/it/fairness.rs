@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use photofinish_kernels::image::frame::Size;
+use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_models::fakes::FakeModels;
 use photofinish_models::traits::{
-    BatchSizes, BibReader, BibText, EmbeddedFace, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
+    BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
     ModelFactory, ModelIdentity, OpenReading, ReadProgress, ReadRequest, ReadStep,
 };
 use photofinish_pipeline::{Pipeline, PipelineSettings};
@@ -290,4 +290,82 @@ fn photos_of_a_grid_that_find_no_place_are_not_counted_as_given_back() {
     assert_eq!((counts.ready, counts.failed), (COUNT as u64, 0), "what found no place is read later");
     let report = pipeline.stop();
     assert!(report.drained && report.given_back == 0, "{report:?}");
+}
+
+/// Fake models whose detector is on a device without batches, as one with Vulkan.
+struct ModelsOnDevice {
+    models: FakeModels,
+    /// Told of each call of the detector.
+    called: Sender<()>,
+    /// Disconnected when calls return.
+    released: Receiver<()>,
+}
+
+struct DetectorOnDevice {
+    detector: Box<dyn FaceDetector>,
+    called: Sender<()>,
+    released: Receiver<()>,
+}
+
+impl FaceDetector for DetectorOnDevice {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        self.called.send(()).unwrap();
+        // Fails once calls return.
+        let _released = self.released.recv();
+        self.detector.detect(frames, long_side)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.detector.identity()
+    }
+}
+
+impl ModelFactory for ModelsOnDevice {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        let detector = self.models.create_face_detector()?;
+        let (called, released) = (self.called.clone(), self.released.clone());
+        Ok(Box::new(DetectorOnDevice { detector, called, released }))
+    }
+
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        self.models.create_face_embedder()
+    }
+
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        self.models.create_bib_reader()
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.models.batch_sizes()
+    }
+
+    fn uses_cores(&self) -> bool {
+        false
+    }
+}
+
+/// Threads that waited for their turn on a GPU held all shares of the cores, and nothing was decoded meanwhile.
+#[test]
+fn threads_that_wait_for_a_device_without_batches_leave_the_cores_to_decoding() {
+    const SHARES: usize = 2;
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let (release, released) = bounded::<()>(0);
+    let (called, calls) = bounded(MAX_RUNS);
+    let models = ModelsOnDevice { models: FakeModels::default(), called, released };
+    let settings = PipelineSettings { cores: SHARES, detect_threads: SHARES + 1, ..test_settings() };
+    let pipeline =
+        fixture.start_pipeline_with_settings(settings, Arc::new(models), Arc::clone(&fixture.store.blobs));
+    let file = encode_jpeg(&runner_picture(7, "1234"));
+    fixture.upload_photos(album, &vec![file.clone(); SHARES]);
+    pipeline.wake();
+    for _ in 0..SHARES {
+        calls.recv_timeout(TEST_TIMEOUT).expect("as many calls as there are shares");
+    }
+    fixture.upload_photos(album, &[file]);
+    pipeline.wake();
+    calls.recv_timeout(TEST_TIMEOUT).expect("another photo is decoded while the calls do not return");
+    drop(release);
+    assert_eq!(fixture.wait_until_processed(album).ready, SHARES as u64 + 1);
+    assert!(pipeline.stop().drained);
 }

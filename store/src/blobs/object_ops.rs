@@ -65,7 +65,8 @@ pub(crate) async fn read_into(
             let read = move || file.take(size + 1).read_to_end(&mut buffer).map(|_| buffer);
             let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::from).flatten();
             // As `object_store` says it.
-            let generic = |cause| object_store::Error::Generic { store: LOCAL_STORE, source: Box::new(cause) };
+            let generic =
+                |cause| object_store::Error::Generic { store: LOCAL_STORE, source: Box::new(cause) };
             read.map_err(|cause| object_error(path, generic(cause)))?
         }
         GetResultPayload::Stream(mut chunks) => {

@@ -1,5 +1,6 @@
-//! Photos resized to 8-bit pictures bicubically: working frames, previews, thumbnails. Of photos and results of any
-//! sizes, in one launch a pass.
+//! Photos resized to 8-bit pictures bicubically: working frames, previews, and thumbnails of which a side is more than a third
+//! of what they are made from (others are means, which only the CPU makes). Of photos and results of any sizes, in one launch a
+//! pass.
 
 mod plan;
 mod weights;
