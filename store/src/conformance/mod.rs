@@ -29,6 +29,7 @@ pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queue_outcomes;
 pub(crate) mod signed_urls;
+mod start_list_imports;
 pub(crate) mod start_lists;
 pub(crate) mod tasks;
 pub(crate) mod texts;

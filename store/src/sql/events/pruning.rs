@@ -129,7 +129,7 @@ mod tests {
         let prune = async |kept: &KeptChanges| prune_all(&store, &database, lease, kept).await;
 
         assert_eq!(prune(&KeptChanges::OF_SERVICE).await, CHANGES + 1);
-        store.face_cache.refresh().await.unwrap();
+        store.face_cache.refresh(now_micros()).await.unwrap();
         assert_eq!(store.face_cache.count_resident_faces(fixture.album).await, Some(1));
 
         let few = KeptChanges { most: 6000, ..KeptChanges::OF_SERVICE };
