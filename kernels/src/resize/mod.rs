@@ -2,7 +2,10 @@
 
 pub(crate) mod area;
 pub(crate) mod bilinear;
+#[cfg(target_arch = "x86_64")]
+mod columns;
 pub mod letterbox;
+pub(crate) mod weights;
 
 use fast_image_resize as fir;
 use fast_image_resize::images::{TypedImage, TypedImageRef};
@@ -62,6 +65,12 @@ impl ResizeTarget {
 #[derive(Default)]
 pub struct Resizer {
     bicubic: fir::Resizer,
+    /// For the widths of the last whole picture.
+    #[cfg(target_arch = "x86_64")]
+    columns: Option<columns::ColumnResizer>,
+    /// A picture of the source's width and the target's height.
+    #[cfg(target_arch = "x86_64")]
+    rows: Vec<u8>,
     area: AreaShrinker,
     bilinear: Bilinear,
 }
@@ -103,20 +112,57 @@ impl Resizer {
     }
 
     fn resize_bicubic(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
-        let frame = source.frame();
-        // Typed: the function for any type of pixel is compiled for all of them, which takes minutes.
-        let view = TypedImageRef::<U8x3>::from_buffer(frame.width(), frame.height(), frame.pixels())
-            .expect("a frame has width * height * 3 bytes");
-        let mut target = TypedImage::<U8x3>::from_buffer(size.width, size.height, out)
-            .expect("`resize` sets width * height * 3 bytes");
-        let crop = source.size();
-        let options = fir::ResizeOptions::new()
-            .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::CatmullRom))
-            .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
-        self.bicubic.resize_typed(&view, &mut target, &options).expect("a window is within its frame");
-        if self.bicubic.size_of_internal_buffers() > MAX_KEPT_BYTES {
-            self.bicubic.reset_internal_buffers();
+        if self.resize_columns(source, size, out) {
+            return;
         }
+        resize_by_library(&mut self.bicubic, source, size, out);
+    }
+
+    /// Resizes a whole picture, its rows by the library and its columns by [`columns`]; returns false where that does not.
+    #[cfg(target_arch = "x86_64")]
+    fn resize_columns(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) -> bool {
+        let from = source.size();
+        if from != source.frame().size() || from.width == size.width {
+            return false;
+        }
+        if !self.columns.as_ref().is_some_and(|columns| columns.is_for(from.width, size.width)) {
+            self.columns = columns::ColumnResizer::new(from.width, size.width);
+        }
+        let Some(columns) = &self.columns else { return false };
+        if from.height == size.height {
+            columns.resize(source.frame().pixels(), out);
+            return true;
+        }
+        let between = Size { width: from.width, height: size.height };
+        self.rows.resize(between.area() * 3, 0);
+        resize_by_library(&mut self.bicubic, source, between, &mut self.rows);
+        columns.resize(&self.rows, out);
+        if self.rows.capacity() > MAX_KEPT_BYTES {
+            self.rows = Vec::new();
+        }
+        true
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn resize_columns(&mut self, _source: Window<'_>, _size: Size, _out: &mut [u8]) -> bool {
+        false
+    }
+}
+
+fn resize_by_library(resizer: &mut fir::Resizer, source: Window<'_>, size: Size, out: &mut [u8]) {
+    let frame = source.frame();
+    // Typed: the function for any type of pixel is compiled for all of them, which takes minutes.
+    let view = TypedImageRef::<U8x3>::from_buffer(frame.width(), frame.height(), frame.pixels())
+        .expect("a frame has width * height * 3 bytes");
+    let mut target = TypedImage::<U8x3>::from_buffer(size.width, size.height, out)
+        .expect("the buffer has width * height * 3 bytes");
+    let crop = source.size();
+    let options = fir::ResizeOptions::new()
+        .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::CatmullRom))
+        .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
+    resizer.resize_typed(&view, &mut target, &options).expect("a window is within its frame");
+    if resizer.size_of_internal_buffers() > MAX_KEPT_BYTES {
+        resizer.reset_internal_buffers();
     }
 }
 
@@ -163,7 +209,7 @@ mod tests {
         let mut kept_after = |from: Size, size: Size| {
             let picture = noise(from.width, from.height);
             resizer.resize_frame(picture.frame(), ResizeTarget { size, filter: Filter::Bicubic });
-            resizer.bicubic.size_of_internal_buffers()
+            resizer.bicubic.size_of_internal_buffers() + resizer.rows.capacity()
         };
         // Columns are resized first: the rows in between have the source's width and the target's height.
         let ordinary = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });

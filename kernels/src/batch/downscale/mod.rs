@@ -3,7 +3,6 @@
 //! pass.
 
 mod plan;
-mod weights;
 
 use crate::device::Device;
 use crate::gpu::{GpuError, Kernel, Source};

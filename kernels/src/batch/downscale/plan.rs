@@ -1,10 +1,10 @@
 //! Downscaling on a GPU: tables of weights, and launches that fit its buffers.
 
-use super::weights::BicubicWeights;
 use super::{COLUMNS, Downscale, ROWS};
 use crate::batch::pixels::{PixelBuffer, Rows};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program};
 use crate::image::frame::{Picture, Size};
+use crate::resize::weights::BicubicWeights;
 
 struct Planned<'a> {
     photo: Downscale<'a>,

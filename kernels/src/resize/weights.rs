@@ -4,12 +4,12 @@
 
 /// The weights of all result pixels along one axis.
 #[derive(Default)]
-pub(super) struct BicubicWeights {
+pub(crate) struct BicubicWeights {
     /// For each: the first source pixel, the first weight, how many.
-    pub(super) cells: Vec<[u32; 3]>,
-    pub(super) weights: Vec<i32>,
+    pub(crate) cells: Vec<[u32; 3]>,
+    pub(crate) weights: Vec<i32>,
     /// Fraction bits of the weights.
-    pub(super) shift: u32,
+    pub(crate) shift: u32,
 }
 
 /// Source pixels that count, in each direction, where the result is not smaller.
@@ -33,7 +33,7 @@ fn bicubic(x: f64) -> f64 {
 }
 
 impl BicubicWeights {
-    pub(super) fn new(from: u32, to: u32) -> Self {
+    pub(crate) fn new(from: u32, to: u32) -> Self {
         if from == to {
             // Copies: one whole is the weight of each.
             let cells = (0..to).map(|pixel| [pixel, 0, 1]).collect();
