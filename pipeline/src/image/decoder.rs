@@ -9,7 +9,7 @@ use crate::image::color_profile::ColorProfile;
 use crate::image::format::Format;
 use crate::image::heic::{self, HeicHeader};
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
-use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
+use crate::image::jpeg_structure::JpegStructure;
 use crate::image::pool::{BufferPool, PooledPicture};
 use crate::image::raster::{self, RasterHeader};
 use crate::image::webp;
@@ -112,9 +112,8 @@ impl Decoder {
         file: &[u8],
         long_side_for: impl FnOnce(Size) -> u32,
     ) -> Result<DecodePlan, Poison> {
-        if format == Format::Jpeg
-            && let Some(header) = self.jpeg.read_header(file)?
-        {
+        if format == Format::Jpeg {
+            let header = self.jpeg.read_header(file)?;
             let stored_size = header.size;
             self.check_size(stored_size, self.limits.max_pixels)?;
             let plan = header.plan_for(long_side_for(stored_size));
@@ -167,13 +166,7 @@ impl Decoder {
         match &plan.backend {
             DecodeBackend::TurboJpeg(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
             DecodeBackend::Heic(header) => heic::decode(file, header, &mut pixels)?,
-            DecodeBackend::ImageCrate(header) => {
-                // The JPEG decoder of `image` fills what is missing with grey and returns no error.
-                if plan.format == Format::Jpeg && !has_end_marker(file) {
-                    return Err(Poison::new(FailureReason::CorruptImage, "jpeg: the file ends early"));
-                }
-                raster::decode(file, plan.format, header, &mut pixels)?;
-            }
+            DecodeBackend::ImageCrate(header) => raster::decode(file, plan.format, header, &mut pixels)?,
         }
         let picture = Picture::new(pixels, plan.decoded_size.width, plan.decoded_size.height)
             .map_err(|error| Poison::new(FailureReason::CorruptImage, error.to_string()))?;

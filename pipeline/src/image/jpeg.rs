@@ -1,9 +1,9 @@
 //! JPEG decoding. What cameras write is decoded by our own decoder, with the pixels of libjpeg-turbo, which takes 1.3 to 1.8
 //! times as long at half size (`bench/RESULTS.md`). Everything else (progressive, CMYK, unusual sampling or scale), and
 //! whatever ours finds damaged, is decoded and judged by libjpeg-turbo. Tells its harmless warnings (stray bytes between
-//! segments and a few in front of a restart marker or the end marker, scan headers with odd parameters and profiles with odd
-//! numbers, which cameras and editors write) from damage (a file that ends early, has invalid codes, or has data left over in
-//! its scan).
+//! segments and a few in front of a restart marker or the end marker, unknown revisions, scan headers with odd parameters and
+//! profiles with odd numbers, which cameras and editors write) from damage (a file that ends early, has invalid codes, or has
+//! data left over in its scan).
 
 use photofinish_jpeg::Damage;
 use photofinish_kernels::image::frame::Size;
@@ -35,19 +35,29 @@ pub(crate) struct JpegHeader {
     is_inverted: bool,
     /// Bytes of coefficients per pixel that the decoder keeps until it has read all scans.
     coefficient_bytes_per_pixel: usize,
-    /// Bytes of the copy of the file that may be made for libjpeg-turbo.
+    /// Whether a copy of the file is decoded in its place, because libjpeg-turbo warns of the header: [`without_oddities`].
+    has_oddity: bool,
+    /// Bytes of the copy of the file that may be made.
     copy_bytes: usize,
 }
 
 /// An error of libjpeg-turbo, which it also returns for warnings.
 enum TurboError {
     /// A warning that does not affect the pixels.
-    HarmlessWarning,
+    HarmlessWarning(Poison),
     /// A warning of what [`without_oddities`] removes. It does not affect the pixels, but nothing is known of the rest of the
     /// file. The poison is for a file of which it cannot be known.
     Oddity(Poison),
     /// The file was not decoded, or not reliably.
     Poison(Poison),
+}
+
+impl TurboError {
+    /// The poison for a file whose warnings are not harmless.
+    fn into_poison(self) -> Poison {
+        let (Self::HarmlessWarning(poison) | Self::Oddity(poison) | Self::Poison(poison)) = self;
+        poison
+    }
 }
 
 impl JpegDecoder {
@@ -72,33 +82,29 @@ impl JpegDecoder {
         Ok(&mut self.turbo)
     }
 
-    /// Reads the header. Returns `None` when libjpeg-turbo gives a warning for the header itself, of something else than its
-    /// colour profile: its binding then cannot decode the file, another decoder may.
+    /// Reads the header.
     ///
     /// # Errors
     /// When the header is damaged or of an unsupported kind.
-    pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
+    pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<JpegHeader, Poison> {
         let mut result = self.read_turbo_header(file);
         let has_oddity = matches!(result, Err(TurboError::Oddity(_)));
         if has_oddity {
-            // The numbers of a profile: libjpeg-turbo looks at them last, when it has read all the rest of the header.
+            // libjpeg-turbo warned only, so that it has read all the rest of the header.
             result = self.read_turbo_header(&without_oddities(before_pixels(file)));
         }
-        let header = match result {
-            Ok(header) => header,
-            Err(TurboError::HarmlessWarning) => return Ok(None),
-            Err(TurboError::Oddity(poison) | TurboError::Poison(poison)) => return Err(poison),
-        };
+        let header = result.map_err(TurboError::into_poison)?;
         let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
         let structure = JpegStructure::read(file);
-        Ok(Some(JpegHeader {
+        Ok(JpegHeader {
             size: Size { width: parse_side(header.width)?, height: parse_side(header.height)? },
             is_lossless: header.is_lossless,
             is_cmyk,
             is_inverted: is_cmyk && structure.is_adobe,
             coefficient_bytes_per_pixel: structure.coefficient_bytes_per_pixel(),
+            has_oddity,
             copy_bytes: if has_oddity || structure.may_need_a_copy() { file.len() } else { 0 },
-        }))
+        })
     }
 
     /// Reads the header by libjpeg-turbo. Returns what it only warns of as an error too.
@@ -106,7 +112,7 @@ impl JpegDecoder {
         let turbo = self.turbo().map_err(TurboError::Poison)?;
         turbo.read_header(file).map_err(|error| {
             self.is_spoiled = true;
-            classify_error(&error, file, is_harmless_in_header)
+            classify_error(&error, &HEADER_ODDITIES)
         })
     }
 
@@ -115,6 +121,8 @@ impl JpegDecoder {
     /// # Errors
     /// When the file is damaged.
     pub(crate) fn decode(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
+        let copy = plan.header.has_oddity.then(|| without_oddities(file));
+        let file = copy.as_deref().unwrap_or(file);
         let Err(damage) = self.decode_baseline(file, plan, out) else { return Ok(()) };
         self.decode_any(file, plan, damage, out)
     }
@@ -160,12 +168,12 @@ impl JpegDecoder {
         match (result, damage) {
             (Ok(()), _) => {}
             // The blocks were read, and a few bytes are in front of a restart marker or the end marker.
-            (Err(TurboError::HarmlessWarning), None | Some(Damage::LeftOver | Damage::MissingMarker)) => {}
+            (Err(TurboError::HarmlessWarning(_)), None | Some(Damage::LeftOver | Damage::MissingMarker)) => {}
             // Bytes are left over because broken codes ate too few. libjpeg-turbo does not warn of all such codes.
-            (Err(TurboError::HarmlessWarning), Some(damage)) => {
+            (Err(TurboError::HarmlessWarning(_)), Some(damage)) => {
                 return Err(Poison::new(FailureReason::CorruptImage, format!("jpeg: {damage}")));
             }
-            (Err(TurboError::Oddity(poison) | TurboError::Poison(poison)), _) => return Err(poison),
+            (Err(error), _) => return Err(error.into_poison()),
         }
         if plan.header.is_cmyk {
             rgb_from_cmyk(out, plan.header.is_inverted);
@@ -189,7 +197,12 @@ impl JpegDecoder {
         scaled.map_err(|error| TurboError::Poison(to_poison(&error)))?;
         turbo.decompress(file, image).map_err(|error| {
             self.is_spoiled = true;
-            classify_error(&error, file, is_harmless)
+            // Of several warnings it tells only the first, so a harmless one does not prove that the file is complete; its end
+            // marker does.
+            if is_harmless(&error.to_string()) && has_end_marker(file) {
+                return TurboError::HarmlessWarning(to_poison(&error));
+            }
+            classify_error(&error, &SCAN_ODDITIES)
         })
     }
 }
@@ -262,23 +275,23 @@ impl Scale {
     }
 }
 
-/// Warnings of a header that do not affect the pixels: a camera's own bytes between segments, unknown revisions.
-const HARMLESS_IN_HEADER: [&str; 3] =
-    ["extraneous bytes before marker", "unknown JFIF revision", "Unknown Adobe color transform"];
+/// Warnings of a header of what [`without_oddities`] removes: a camera's own bytes between segments, unknown revisions, and a
+/// profile whose parts are numbered wrongly.
+const HEADER_ODDITIES: [&str; 4] = [
+    "extraneous bytes before marker",
+    "unknown JFIF revision",
+    "Unknown Adobe color transform",
+    "bad ICC marker",
+];
 
-/// Warnings of what [`without_oddities`] removes: of a scan of a sequential file whose header does not end in `00 3f 00`, as in
-/// the photos of many phones, and of a profile whose parts are numbered wrongly.
-const ODDITIES: [&str; 2] = ["Invalid SOS parameters for sequential JPEG", "bad ICC marker"];
+/// The same of a scan: of a sequential file whose header does not end in `00 3f 00`, as in the photos of many phones.
+const SCAN_ODDITIES: [&str; 1] = ["Invalid SOS parameters for sequential JPEG"];
 
 /// The most bytes in front of the end marker that are a camera's own. What a damaged scan leaves over is mostly far more.
 const MAX_STRAY_BYTES: u32 = 16;
 
 /// The most bytes in front of a restart marker that are a camera's own: some webcams (Logitech C270) fill up segments with them.
 const MAX_RESTART_STRAY_BYTES: u32 = 4;
-
-fn is_harmless_in_header(message: &str) -> bool {
-    HARMLESS_IN_HEADER.iter().any(|harmless| message.contains(harmless))
-}
 
 /// Whether a warning that was not there when the header was read is harmless: it comes after the first scan has begun.
 /// Stray bytes are, if they are few and in front of the end marker, or very few and in front of a restart marker. More, or some
@@ -315,15 +328,11 @@ fn stray_bytes(message: &str) -> Option<StrayBytes> {
     Some(StrayBytes { count, marker: u8::from_str_radix(marker.trim_end(), 16).ok()? })
 }
 
-/// Tells a harmless warning from damage by the message: libjpeg-turbo returns an error for both, for a warning after it
-/// has decoded everything. Of several warnings it reports only the first, so a harmless one does not prove that the file
-/// is complete; its end marker does.
-fn classify_error(error: &turbojpeg::Error, file: &[u8], is_harmless: fn(&str) -> bool) -> TurboError {
+/// Tells what can be removed from damage by the message: libjpeg-turbo returns an error for a warning too, after it has decoded
+/// everything.
+fn classify_error(error: &turbojpeg::Error, oddities: &[&str]) -> TurboError {
     let message = error.to_string();
-    if is_harmless(&message) && has_end_marker(file) {
-        return TurboError::HarmlessWarning;
-    }
-    if ODDITIES.iter().any(|oddity| message.contains(oddity)) {
+    if oddities.iter().any(|oddity| message.contains(oddity)) {
         return TurboError::Oddity(to_poison(error));
     }
     // "unsupported" or "Unsupported".
@@ -371,6 +380,7 @@ mod tests {
             is_cmyk: false,
             is_inverted: false,
             coefficient_bytes_per_pixel: 0,
+            has_oddity: false,
             copy_bytes: 0,
         }
     }
@@ -392,7 +402,7 @@ mod tests {
     /// Whether our decoder decodes a file at each scale, after checking that the result is libjpeg-turbo's.
     fn decoded_by_ours(file: &[u8]) -> [bool; 5] {
         let mut decoder = JpegDecoder::new().unwrap();
-        let header = decoder.read_header(file).unwrap().unwrap();
+        let header = decoder.read_header(file).unwrap();
         Scale::ALL.map(|scale| {
             let plan = JpegPlan { header, scale };
             let [mut ours, mut turbos, mut either] = [const { Vec::new() }; 3];

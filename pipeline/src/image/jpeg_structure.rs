@@ -20,15 +20,22 @@ pub(crate) struct JpegStructure {
     pub(crate) is_adobe: bool,
 }
 
+/// A marker without a segment, which means nothing in a header, as the markers of restarts from `0xd0`.
+const TEM: u8 = 0x01;
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
+const APP0: u8 = 0xe0;
 /// The marker of segments that may have a part of a colour profile.
 pub(crate) const APP2: u8 = 0xe2;
 const APP14: u8 = 0xee;
 
 /// What the payload of a segment with a profile begins with; the part's number, from 1, and the number of parts follow.
 pub(crate) const PROFILE_SIGNATURE: &[u8; 12] = b"ICC_PROFILE\0";
+
+/// The least bytes of a payload that libjpeg-turbo takes for JFIF's, and for Adobe's: the last of these is the transform.
+const JFIF_BYTES: usize = 14;
+const ADOBE_BYTES: usize = 12;
 
 /// The end of a scan header that has all coefficients, with all their bits: the first coefficient, the last one, and no bits
 /// left out.
@@ -87,26 +94,65 @@ impl JpegStructure {
     }
 }
 
-/// Returns a copy of a file, as long as the file, without two things of which libjpeg-turbo warns and which do not change the
+/// Returns a copy of a file, as long as the file, without the things of which libjpeg-turbo warns and which do not change the
 /// pixels: in a sequential file each scan header ends in the parameters that such a scan has, as others mean nothing there;
-/// and the parts of a colour profile, whose numbers may contradict each other, are no longer named as such.
+/// the parts of a colour profile, whose numbers may contradict each other, are no longer named as such; what stands between
+/// the segments of the header are fill bytes; the revision of JFIF is 1; and a transform of Adobe that is none is the one that
+/// libjpeg-turbo takes it for.
 pub(crate) fn without_oddities(file: &[u8]) -> Vec<u8> {
-    let is_sequential = JpegStructure::read(file).is_sequential;
+    let JpegStructure { is_sequential, components, .. } = JpegStructure::read(file);
     let mut copy = file.to_vec();
     let mut markers = MarkerIter { file, offset: 0 };
+    let (mut last_end, mut is_header) = (0, true);
     while let Some((marker, payload)) = markers.next_segment() {
+        if marker == EOI {
+            break;
+        }
         // The iterator stands behind the segment, which its payload ends.
         let end = markers.offset;
+        let begin = end - payload.len();
+        if is_header {
+            // In front of the payload are two bytes of its length, and two of the marker.
+            fill_stray_bytes(&mut copy[last_end..begin - 4]);
+        }
         match marker {
             SOS if is_sequential && read_scan_parameters(payload).is_some() => {
                 copy[end - SEQUENTIAL_PARAMETERS.len()..end].copy_from_slice(&SEQUENTIAL_PARAMETERS);
             }
-            APP2 if payload.starts_with(PROFILE_SIGNATURE) => copy[end - payload.len()] = 0,
-            EOI => break,
+            APP0 if payload.len() >= JFIF_BYTES && payload.starts_with(b"JFIF\0") => copy[begin + 5] = 1,
+            APP2 if payload.starts_with(PROFILE_SIGNATURE) => copy[begin] = 0,
+            APP14 if payload.len() >= ADOBE_BYTES && payload.starts_with(b"Adobe") => {
+                let transform = &mut copy[begin + ADOBE_BYTES - 1];
+                *transform = known_transform(components, *transform);
+            }
             _ => {}
         }
+        is_header &= marker != SOS;
+        last_end = end;
     }
     copy
+}
+
+/// Turns bytes between two segments of a header into fill bytes, which may stand in front of any marker. Markers without
+/// segments stay.
+fn fill_stray_bytes(gap: &mut [u8]) {
+    let mut previous = 0;
+    for byte in gap {
+        let is_marker = previous == 0xff && matches!(*byte, TEM | 0xd0..=SOI);
+        previous = *byte;
+        if !is_marker {
+            *byte = 0xff;
+        }
+    }
+}
+
+/// The transform that libjpeg-turbo takes one of Adobe for: of three colours it knows 0 and 1, of four 0 and 2.
+fn known_transform(components: u8, transform: u8) -> u8 {
+    match (components, transform) {
+        (3, 2..) => 1,
+        (4, 1 | 3..) => 2,
+        (_, known) => known,
+    }
 }
 
 /// Returns what is in front of the pixels of the first scan; the whole file where none begins.
@@ -161,7 +207,7 @@ impl<'a> MarkerIter<'a> {
             match marker {
                 // A stuffed zero, a restart marker within pixels, the start of the image; 0xff is a fill byte in front of
                 // the next marker.
-                0x00 | 0x01 | SOI | 0xd0..=0xd7 => self.offset += 1,
+                0x00 | TEM | 0xd0..=SOI => self.offset += 1,
                 0xff => {}
                 EOI => return Some((EOI, &[])),
                 _ => return self.read_payload(marker),
@@ -264,6 +310,50 @@ mod tests {
             [&scans[..2], &profile, &other, &named, &profile, &scans[2..]].concat()
         };
         assert_eq!(without_oddities(&file(PROFILE_SIGNATURE)), file(b"\0CC_PROFILE\0"));
+    }
+
+    #[test]
+    fn stray_bytes_of_the_header_become_fill_bytes_and_nothing_else_is_changed() {
+        let scans = with_scans(0xc0, &[(1, [0, 63, 0]), (1, [0, 63, 0])]);
+        let file = |stray: &[u8]| [&scans[..2], stray, &scans[2..18], stray, &scans[18..]].concat();
+        for (stray, filled) in [
+            (&[7, 0xd8, 0xff, 0, 0xd0][..], &[0xff; 5][..]),
+            // Markers without segments, the second one behind a fill byte.
+            (
+                &[7, 0xff, 0xd0, 0xd0, 0xff, 0xff, 1, 7][..],
+                &[0xff, 0xff, 0xd0, 0xff, 0xff, 0xff, 1, 0xff][..],
+            ),
+            (&[0xff, 0xff][..], &[0xff, 0xff][..]),
+        ] {
+            assert_eq!(without_oddities(&file(stray)), file(filled), "{stray:02x?}");
+        }
+    }
+
+    #[test]
+    fn an_odd_revision_and_an_odd_transform_become_known_ones_and_nothing_else_is_changed() {
+        let file = |components: u8, revision: u8, transform: u8| {
+            let jfif = [&[0xff, APP0, 0, 16][..], b"JFIF\0", &[revision, 2, 0, 0, 1, 0, 1, 0, 0]].concat();
+            let adobe = [&[0xff, APP14, 0, 14][..], b"Adobe", &[0, 100, 0, 0, 0, 0, transform]].concat();
+            // Segments that are too short to be one of these.
+            let short =
+                [&[0xff, APP0, 0, 10][..], b"JFIF\0", &[2, 2, 0], &[0xff, APP14, 0, 7], b"Adobe"].concat();
+            let frame = [0xff, 0xc0, 0, 8, 8, 0, 2, 0, 2, components];
+            [&[0xff, SOI][..], &jfif, &short, &adobe, &frame, &[0xff, SOS, 0, 2, 0xff, EOI]].concat()
+        };
+        for (components, transform, known) in [
+            (3, 0, 0),
+            (3, 1, 1),
+            (3, 2, 1),
+            (3, 255, 1),
+            (4, 0, 0),
+            (4, 1, 2),
+            (4, 2, 2),
+            (4, 3, 2),
+            (1, 9, 9),
+        ] {
+            let odd = file(components, 2, transform);
+            assert_eq!(without_oddities(&odd), file(components, 1, known), "{transform} of {components}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod jpeg;
 pub(crate) mod jpeg_structure;
 pub(crate) mod pool;
 pub(crate) mod raster;
+pub(crate) mod row_scaler;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upright_resizer;

@@ -1,9 +1,7 @@
-//! Decoding by the crate `image`: PNG and WebP, and JPEG files whose headers libjpeg-turbo's binding rejects. At full
-//! scale, as RGB; transparent pixels are blended onto white.
+//! Decoding by the crate `image`: PNG and WebP, at full scale, as RGB; transparent pixels are blended onto white.
 
 use std::io::Cursor;
 
-use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::{ColorType, ImageDecoder, ImageError, Limits};
@@ -13,7 +11,6 @@ use photofinish_store::model::photo::FailureReason;
 use crate::engine::fault::Poison;
 use crate::image::color_profile::ColorProfile;
 use crate::image::format::Format;
-use crate::image::jpeg_structure::JpegStructure;
 use crate::image::webp::FirstPicture;
 
 /// Bytes that a PNG may decompress beside its pixels: profiles and texts can be decompression bombs too.
@@ -51,25 +48,18 @@ pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, P
     }
     let (size, color) = (Size { width, height }, decoder.color_type());
     let peak_bytes = match format {
-        Format::Jpeg => {
-            // This decoder copies the whole file.
-            size.area()
-                * (peak_bytes_per_pixel(color) + JpegStructure::read(file).coefficient_bytes_per_pixel())
-                + file.len()
-        }
         Format::Png => size.area() * peak_bytes_per_pixel(color),
         Format::WebP => size.area() * webp_peak_bytes_per_pixel(file, color)?,
-        Format::Heic => return Err(other_decoder()),
+        Format::Jpeg | Format::Heic => return Err(other_decoder()),
     };
     let color_profile = match format {
-        Format::Jpeg => ColorProfile::from_jpeg(file),
         Format::WebP => ColorProfile::from_webp(file),
         // Decompressed already, within the limit of metadata; this is a copy for a moment.
         Format::Png if color.has_color() => {
             let profile = decoder.icc_profile().ok().flatten();
             profile.and_then(|profile| ColorProfile::from_bytes(&profile))
         }
-        Format::Png | Format::Heic => None,
+        Format::Png | Format::Jpeg | Format::Heic => None,
     };
     Ok(RasterHeader { size, peak_bytes, color_profile, color })
 }
@@ -121,15 +111,14 @@ fn open_decoder(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_METADATA_BYTES);
     Ok(match format {
-        Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(to_poison)?),
         Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(to_poison)?),
         Format::WebP => Box::new(WebPDecoder::new(reader).map_err(to_poison)?),
-        Format::Heic => return Err(other_decoder()),
+        Format::Jpeg | Format::Heic => return Err(other_decoder()),
     })
 }
 
 fn other_decoder() -> Poison {
-    Poison::new(FailureReason::UnsupportedFormat, "heic: not decoded by the crate image")
+    Poison::new(FailureReason::UnsupportedFormat, "not decoded by the crate image")
 }
 
 fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison> {

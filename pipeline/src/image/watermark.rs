@@ -2,15 +2,14 @@
 //! width, once or again and again.
 
 use std::io::Cursor;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use image::imageops::{FilterType, resize};
 use image::{ImageFormat, ImageReader, Limits, RgbaImage};
 use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::watermark::{Watermark, WatermarkPlacement, WatermarkPosition};
 
 use crate::engine::sync::lock;
+use crate::image::row_scaler::RowScaler;
 
 /// Longest side of a watermark, pixels.
 const MAX_SIDE: u32 = 2000;
@@ -18,6 +17,8 @@ const MAX_SIDE: u32 = 2000;
 const MAX_DECODER_BYTES: u64 = 64 << 20;
 /// Scaled pictures that are kept: previews of an album have few widths.
 const KEPT_STAMPS: usize = 4;
+/// What these may take together, bytes: enough for previews of 2048 pixels, upright and not, that are covered.
+const MAX_STAMP_BYTES: usize = 16 << 20;
 /// The distance to the edges of the preview, as a part of its shorter side.
 const MARGIN: f64 = 0.02;
 
@@ -38,10 +39,17 @@ pub struct WatermarkPicture {
     version: i64,
     placement: WatermarkPlacement,
     picture: RgbaImage,
-    /// Scaled and made transparent, the latest last.
-    stamps: Mutex<Vec<Arc<RgbaImage>>>,
-    /// What these take, bytes. Beside them, because whoever scales one holds their lock.
-    stamp_bytes: AtomicUsize,
+    /// The latest last. Nobody scales while this is locked.
+    stamps: Mutex<Vec<Arc<Stamp>>>,
+    /// What these may take together, bytes.
+    max_stamp_bytes: usize,
+}
+
+/// A watermark as large and as transparent as it is drawn on some pictures: RGBA, row-major.
+#[derive(Debug)]
+struct Stamp {
+    size: Size,
+    pixels: Vec<u8>,
 }
 
 impl WatermarkPicture {
@@ -65,7 +73,8 @@ impl WatermarkPicture {
             pixel.0 = [multiply(red, alpha), multiply(green, alpha), multiply(blue, alpha), alpha];
         }
         let (version, placement) = (watermark.version, watermark.placement);
-        Ok(Self { version, placement, picture, stamps: Mutex::default(), stamp_bytes: AtomicUsize::new(0) })
+        let (stamps, max_stamp_bytes) = (Mutex::default(), MAX_STAMP_BYTES);
+        Ok(Self { version, placement, picture, stamps, max_stamp_bytes })
     }
 
     /// The version of the watermark.
@@ -75,37 +84,66 @@ impl WatermarkPicture {
 
     /// The memory that its pixels take, bytes: more once it was drawn, because what was scaled is kept.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.picture.as_raw().len() + self.stamp_bytes.load(Ordering::Relaxed)
+        self.picture.as_raw().len() + count_bytes(&lock(&self.stamps))
     }
 
     /// Draws it over the RGB pixels of a picture of this size.
     pub(crate) fn draw(&self, pixels: &mut [u8], size: Size) {
-        let stamp = self.stamp(size);
-        for place in self.places(size, &stamp) {
-            blend(pixels, size, &stamp, place);
+        let stamp_size = self.stamp_size(size);
+        let places = self.places(size, stamp_size);
+        let mut draw_row = |y: u32, row: &[u8]| {
+            for place in &places {
+                blend_row(pixels, size, row, Place { x: place.x, y: place.y + i64::from(y) });
+            }
+        };
+        if let Some(stamp) = self.stamp(stamp_size) {
+            for (y, row) in (0..).zip(stamp.pixels.chunks_exact(stamp_size.width as usize * 4)) {
+                draw_row(y, row);
+            }
+        } else {
+            self.scale(stamp_size, draw_row);
         }
     }
 
-    /// Returns the watermark as large and as transparent as it is drawn on a picture of this size.
-    fn stamp(&self, size: Size) -> Arc<RgbaImage> {
-        let scaled = self.stamp_size(size);
+    /// Returns the stamp of this size, which is kept then; `None` if it is too large for that.
+    fn stamp(&self, size: Size) -> Option<Arc<Stamp>> {
+        let bytes = size.area() * 4;
+        if bytes > self.max_stamp_bytes {
+            return None;
+        }
+        let kept = lock(&self.stamps).iter().find(|stamp| stamp.size == size).cloned();
+        if kept.is_some() {
+            return kept;
+        }
+        // Two threads may scale the same: each has a share of the cores, which it would hold while it waits.
+        let mut pixels = Vec::with_capacity(bytes);
+        self.scale(size, |_, row| pixels.extend_from_slice(row));
+        let stamp = Arc::new(Stamp { size, pixels });
+        self.keep(Arc::clone(&stamp));
+        Some(stamp)
+    }
+
+    fn keep(&self, stamp: Arc<Stamp>) {
         let mut stamps = lock(&self.stamps);
-        if let Some(stamp) = stamps.iter().find(|stamp| stamp.dimensions() == (scaled.width, scaled.height)) {
-            return Arc::clone(stamp);
-        }
-        let mut stamp = resize(&self.picture, scaled.width, scaled.height, FilterType::CatmullRom);
-        let opacity = (self.placement.opacity.clamp(0.0, 1.0) * 255.0).round() as u8;
-        for value in stamp.iter_mut() {
-            *value = multiply(*value, opacity);
-        }
-        let stamp = Arc::new(stamp);
-        if stamps.len() >= KEPT_STAMPS {
+        stamps.retain(|kept| kept.size != stamp.size);
+        stamps.push(stamp);
+        while stamps.len() > KEPT_STAMPS || count_bytes(&stamps) > self.max_stamp_bytes {
             stamps.remove(0);
         }
-        stamps.push(Arc::clone(&stamp));
-        let bytes: usize = stamps.iter().map(|stamp| stamp.as_raw().len()).sum();
-        self.stamp_bytes.store(bytes, Ordering::Relaxed);
-        stamp
+    }
+
+    /// Scales it and makes it as transparent as it is drawn, a row at a time. `use_row` gets each with its number.
+    fn scale(&self, size: Size, mut use_row: impl FnMut(u32, &[u8])) {
+        let opacity = (self.placement.opacity.clamp(0.0, 1.0) * 255.0).round() as u8;
+        let mut scaler = RowScaler::new(&self.picture, size);
+        let mut row = vec![0; size.width as usize * 4];
+        for y in 0..size.height {
+            scaler.scale_row(y, &mut row);
+            for value in &mut row {
+                *value = multiply(*value, opacity);
+            }
+            use_row(y, &row);
+        }
     }
 
     /// The share of the picture's width that was asked for; less where it would be higher than the picture.
@@ -118,10 +156,10 @@ impl WatermarkPicture {
     }
 
     /// Where the upper left corner of each stamp is. Tiles may be cut off by the edges of the picture.
-    fn places(&self, size: Size, stamp: &RgbaImage) -> Vec<Place> {
+    fn places(&self, size: Size, stamp: Size) -> Vec<Place> {
         let (free_x, free_y) = (
-            i64::from(size.width) - i64::from(stamp.width()),
-            i64::from(size.height) - i64::from(stamp.height()),
+            i64::from(size.width) - i64::from(stamp.width),
+            i64::from(size.height) - i64::from(stamp.height),
         );
         let margin = (f64::from(size.width.min(size.height)) * MARGIN).round() as i64;
         let (left, top) = (margin.min(free_x), margin.min(free_y));
@@ -146,8 +184,8 @@ struct Place {
 
 /// Rows of stamps with half a stamp between them; each second row begins half a step further left, so that no straight
 /// strip of the picture stays free.
-fn tiles(size: Size, stamp: &RgbaImage) -> Vec<Place> {
-    let (width, height) = (i64::from(stamp.width()), i64::from(stamp.height()));
+fn tiles(size: Size, stamp: Size) -> Vec<Place> {
+    let (width, height) = (i64::from(stamp.width), i64::from(stamp.height));
     let (step_x, step_y) = ((width + width / 2).max(2), (height + height / 2).max(2));
     let mut places = Vec::new();
     let mut y = -height / 4;
@@ -164,27 +202,26 @@ fn tiles(size: Size, stamp: &RgbaImage) -> Vec<Place> {
     places
 }
 
-/// Draws the part of a stamp that lies within the picture. The formula of premultiplied alpha: colour + background x (1 -
+/// What these stamps take, bytes.
+fn count_bytes(stamps: &[Arc<Stamp>]) -> usize {
+    stamps.iter().map(|stamp| stamp.pixels.len()).sum()
+}
+
+/// Draws the part of a stamp's row that lies within the picture. The formula of premultiplied alpha: colour + background x (1 -
 /// alpha).
-fn blend(pixels: &mut [u8], size: Size, stamp: &RgbaImage, place: Place) {
-    let visible = |place: i64, length: u32, limit: u32| {
-        let first = (-place).clamp(0, i64::from(length));
-        let end = (i64::from(limit) - place).clamp(first, i64::from(length));
-        (first as usize, end as usize)
-    };
-    let (left, right) = visible(place.x, stamp.width(), size.width);
-    let (top, bottom) = visible(place.y, stamp.height(), size.height);
-    let (stride, stamp_stride) = (size.width as usize * 3, stamp.width() as usize * 4);
-    for row in top..bottom {
-        let y = (place.y + row as i64) as usize;
-        let x = (place.x + left as i64) as usize;
-        let below = &mut pixels[y * stride + x * 3..][..(right - left) * 3];
-        let above = &stamp.as_raw()[row * stamp_stride + left * 4..][..(right - left) * 4];
-        for (below, above) in below.chunks_exact_mut(3).zip(above.chunks_exact(4)) {
-            let rest = 255 - above[3];
-            for (below, above) in below.iter_mut().zip(above) {
-                *below = multiply(*below, rest).saturating_add(*above);
-            }
+fn blend_row(pixels: &mut [u8], size: Size, row: &[u8], place: Place) {
+    let length = (row.len() / 4) as i64;
+    let left = (-place.x).clamp(0, length);
+    let right = (i64::from(size.width) - place.x).clamp(left, length);
+    if left == right || !(0..i64::from(size.height)).contains(&place.y) {
+        return;
+    }
+    let begin = place.y as usize * size.width as usize + (place.x + left) as usize;
+    let above = &row[left as usize * 4..right as usize * 4];
+    for (below, above) in pixels[begin * 3..].chunks_exact_mut(3).zip(above.chunks_exact(4)) {
+        let rest = 255 - above[3];
+        for (below, above) in below.iter_mut().zip(above) {
+            *below = multiply(*below, rest).saturating_add(*above);
         }
     }
 }
@@ -251,6 +288,40 @@ mod tests {
         draw(&watermark);
         draw(&watermark);
         assert_eq!(watermark.size_bytes(), 40 * 20 * 4 + 30 * 15 * 4);
+    }
+
+    #[test]
+    fn what_is_kept_of_it_is_bounded_and_what_is_larger_is_drawn_alike() {
+        // Half as wide as a picture: one of these fits, or two of the smaller ones.
+        let max_stamp_bytes = 60 * 30 * 4;
+        for position in [WatermarkPosition::Tile, WatermarkPosition::BottomRight] {
+            let with_bound = |bytes: usize| {
+                let mut watermark = open(position, [200, 100, 50, 128]);
+                watermark.picture.put_pixel(7, 5, Rgba([0, 0, 0, 255]));
+                watermark.placement.opacity = 0.7;
+                watermark.max_stamp_bytes = bytes;
+                watermark
+            };
+            let (keeping, bounded, drawing) =
+                (with_bound(usize::MAX), with_bound(max_stamp_bytes), with_bound(0));
+            for width in [120, 122, 90, 70, 64, 120, 300] {
+                let size = Size { width, height: 160 };
+                let [expected, pixels, others] = [&keeping, &bounded, &drawing].map(|watermark| {
+                    let mut pixels: Vec<u8> = (0..size.area() * 3).map(|i| (i % 251) as u8).collect();
+                    watermark.draw(&mut pixels, size);
+                    pixels
+                });
+                assert!(pixels == expected && others == expected, "{position:?} on {width} pixels");
+                assert!(
+                    bounded.size_bytes() <= 40 * 20 * 4 + max_stamp_bytes,
+                    "{position:?} on {width} pixels"
+                );
+                assert_eq!(drawing.size_bytes(), 40 * 20 * 4);
+            }
+            assert_eq!(lock(&keeping.stamps).len(), KEPT_STAMPS);
+            let sizes: Vec<u32> = lock(&bounded.stamps).iter().map(|stamp| stamp.size.width).collect();
+            assert_eq!(sizes, [60], "the latest that is not too large");
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::engine::sync::lock;
 use crate::image::watermark::WatermarkPicture;
 
 /// Memory of the watermarks that are kept, bytes: decoded, and scaled for the previews that they were drawn on. Albums take turns,
-/// so that those of all that are in use should fit. One has 16 MB at most, and some 27 MB with what is scaled of it for a preview
-/// that it covers; most have less than one.
+/// so that those of all that are in use should fit. One has 16 MB at most, and as much again of what is scaled of it; most have
+/// less than one.
 const KEPT_BYTES: usize = 128 << 20;
 
 /// What a watermark takes beside its pixels, bytes: many small ones are bounded too.

@@ -50,7 +50,7 @@ fn the_profile_of_a_photo_in_colours_is_found_in_each_format() {
     for format in [ImageFormat::Jpeg, ImageFormat::Png] {
         assert_eq!(find_profile(&encode_with(&profile, &grey, format)), None, "{format:?}");
     }
-    // What libjpeg-turbo leaves to the other decoder: an unknown revision.
+    // What is decoded from a copy: an unknown revision.
     let mut odd = encode_with(&profile, &rgb, ImageFormat::Jpeg);
     assert_eq!(&odd[6..10], b"JFIF");
     odd[11] = 2;
