@@ -155,8 +155,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         album_cache: AlbumCache::default(),
         selfie_locks: SelfieLocks::default(),
         rate_limiter: RateLimiter::default(),
-        event_feed: EventFeed::default(),
-        progress_streams: StreamPlaces::of_progress(),
+        event_feed: EventFeed::for_seats(seats.limits()),
+        progress_streams: StreamPlaces::of_progress(seats.limits()),
         page_places: PagePlaces::default(),
         body_budget: BodyBudget::default(),
         download_places: DownloadPlaces::default(),
@@ -167,7 +167,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let (stop, stopped) = watch::channel(false);
     let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);
-    let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
+    let upkeep = maintenance::run(store.clone(), own.id, gc, metrics, is_idle, stopped.clone());
+    let maintenance = tokio::spawn(upkeep);
     let mut tasks = Tasks::start(&config, own, webhooks, &stopped);
     let mut servers = listeners.serve(role, &context, &stopped);
     tracing::info!(listen = %config.settings.service.listen, role = %role, "ready for requests");

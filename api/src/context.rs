@@ -69,9 +69,9 @@ pub struct Dependencies {
     pub album_cache: AlbumCache,
     /// The selfies that are examined now.
     pub selfie_locks: SelfieLocks,
-    /// The newest events, for all streams; `EventFeed::default()` at start.
+    /// The newest events, for all streams; `EventFeed::for_seats` at start.
     pub event_feed: EventFeed,
-    /// The streams of albums' progress and of the pipeline; `StreamPlaces::of_progress()` at start.
+    /// The streams of albums' progress and of the pipeline; `StreamPlaces::of_progress` at start.
     pub progress_streams: StreamPlaces,
     /// The pages that are made for visitors; `PagePlaces::default()` at start.
     pub page_places: PagePlaces,

@@ -16,6 +16,7 @@ use photofinish_store::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::errors::ApiError;
+use crate::seats::SeatLimits;
 use crate::stream_places::{StreamPlace, StreamPlaces};
 
 /// Time between two reads.
@@ -49,9 +50,10 @@ struct State {
     restores: u64,
 }
 
-impl Default for EventFeed {
-    fn default() -> Self {
-        let places = StreamPlaces::new(MAX_STREAMS_PER_KEY, MAX_STREAMS);
+impl EventFeed {
+    /// A feed whose streams have half of all seats at most.
+    pub fn for_seats(seats: SeatLimits) -> Self {
+        let places = StreamPlaces::new(MAX_STREAMS_PER_KEY, (seats.total / 2).min(MAX_STREAMS));
         Self(Arc::new(Shared { state: Mutex::default(), places, newest: watch::Sender::new(0) }))
     }
 }
@@ -234,10 +236,23 @@ mod tests {
         }
     }
 
+    fn open_feed() -> EventFeed {
+        EventFeed::for_seats(SeatLimits::for_open_files(u64::MAX))
+    }
+
+    #[test]
+    fn streams_of_events_have_half_of_the_seats() {
+        let seats = SeatLimits { total: 16, per_address: 8, patience: Duration::ZERO };
+        let feed = EventFeed::for_seats(seats);
+        let open = || feed.0.places.take_place(OrganizationId::generate(), KeyId::generate());
+        let _open: Vec<_> = (0..8).map(|_| open().unwrap()).collect();
+        assert_eq!(open().unwrap_err().kind(), ErrorKind::ServiceUnavailable);
+    }
+
     #[tokio::test]
     async fn a_panic_while_events_are_read_ends_no_stream() {
         let database: Arc<dyn Events> = Arc::new(PanickingEvents::default());
-        let feed = EventFeed::default();
+        let feed = open_feed();
         let stream = feed.open(OrganizationId::generate(), KeyId::generate(), &database).unwrap();
         let mut newest = stream.subscribe();
         let reading = newest.wait_for(|newest| *newest == ONLY);
@@ -250,7 +265,7 @@ mod tests {
     async fn a_key_has_its_number_of_streams_and_the_reader_ends_with_the_last() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(test_settings(folder.path())).await.unwrap();
-        let feed = EventFeed::default();
+        let feed = open_feed();
         let organization = OrganizationId::generate();
         let (key, other) = (KeyId::generate(), KeyId::generate());
         let open = |key| feed.open(organization, key, &store.events);
@@ -271,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_position_before_the_memory_is_read_from_the_database() {
-        let feed = EventFeed::default();
+        let feed = open_feed();
         feed.state().begin = 7;
         let stream = StreamPermit {
             feed: feed.clone(),

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::seats::SeatLimits;
 
 /// When a stream that was refused may be tried again: streams last long.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -43,9 +44,10 @@ pub(crate) struct StreamPlace {
 }
 
 impl StreamPlaces {
-    /// The places of streams of progress. An account has one in each page of the console that shows some.
-    pub fn of_progress() -> Self {
-        Self::new(100, 1_000)
+    /// The places of streams of progress, in a quarter of all seats at most. An account has one in each page of the console
+    /// that shows some.
+    pub fn of_progress(seats: SeatLimits) -> Self {
+        Self::new(100, (seats.total / 4).min(1_000))
     }
 
     /// Places for so many streams of one key, and of all together, of which an organization has a quarter.
@@ -135,6 +137,15 @@ mod tests {
         assert_eq!(places.lock().by_key.len(), 1, "a key without streams has no entry");
         assert_eq!(places.lock().by_organization.len(), 1);
         assert!(!places.is_free());
+    }
+
+    #[test]
+    fn streams_of_progress_have_a_quarter_of_the_seats() {
+        let places =
+            StreamPlaces::of_progress(SeatLimits { total: 16, per_address: 8, patience: Duration::ZERO });
+        let open = || places.take_place(OrganizationId::generate(), KeyId::generate());
+        let _open: Vec<_> = (0..4).map(|_| open().unwrap()).collect();
+        assert_eq!(status(open()), 503);
     }
 
     #[test]

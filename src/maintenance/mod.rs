@@ -10,6 +10,7 @@ mod queue;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use photofinish_store::model::ids::ProcessId;
 use photofinish_store::{GcOptions, Store};
 use tokio::sync::watch;
 
@@ -31,6 +32,7 @@ const FACE_REFRESH_INTERVAL: Duration = Duration::from_secs(20);
 /// configured.
 pub async fn run(
     store: Store,
+    process: ProcessId,
     gc: Option<GcOptions>,
     metrics: PrometheusHandle,
     is_idle: impl Fn() -> bool,
@@ -41,7 +43,9 @@ pub async fn run(
         tokio::join!(
             restart_after_panic("metrics upkeep", stopped.clone(), |_| run_upkeep_forever(&metrics)),
             restart_after_panic("finish deletions", stopped.clone(), |_| finish_deletions_forever(store)),
-            restart_after_panic("remove selfies", stopped.clone(), |_| remove_expired_forever(store)),
+            restart_after_panic("remove selfies", stopped.clone(), |_| {
+                remove_expired_forever(store, process)
+            }),
             restart_after_panic("refresh faces", stopped.clone(), |_| {
                 store.refresh_faces_every(FACE_REFRESH_INTERVAL)
             }),
@@ -113,7 +117,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = run(store, None, metrics, || false, stopped) => panic!("maintenance ended"),
+            () = run(store, ProcessId::generate(), None, metrics, || false, stopped) => panic!("maintenance ended"),
             () = gone => {}
         }
     }

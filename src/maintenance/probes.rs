@@ -1,23 +1,28 @@
-//! Removal of expired selfies.
+//! Removal of expired selfies, in one process at a time: each would delete the same objects.
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use photofinish_store::model::ids::ProbeId;
+use photofinish_store::model::ids::{ProbeId, ProcessId};
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::traits::{Blobs, ExpiredPosition, Probe, Probes};
+use photofinish_store::model::process::Task;
+use photofinish_store::traits::{Blobs, ExpiredPosition, Probe, Probes, TaskLeases};
 use photofinish_store::{Store, StoreError};
 
 /// Pause after everything that had expired was tried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a process has the task after it last took it, which it does before each batch. It keeps it from one run to the
+/// next while selfies expire: it knows which could not be deleted.
+const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// Objects deleted at once. A key can make hundreds of selfies a second, and a bucket takes tens of milliseconds to
 /// delete one object.
 const DELETIONS_AT_ONCE: usize = 16;
 
 /// Removes expired selfies, until it is dropped.
-pub async fn remove_expired_forever(store: &Store) {
-    let mut removal = ProbeRemoval { probes: &*store.probes, blobs: &*store.blobs, after: None };
+pub async fn remove_expired_forever(store: &Store, holder: ProcessId) {
+    let mut removal = ProbeRemoval::new(store, holder);
     loop {
         match removal.run().await {
             Ok(Removed { failed: 0, .. }) => {}
@@ -41,17 +46,28 @@ struct Removed {
 struct ProbeRemoval<'a> {
     probes: &'a dyn Probes,
     blobs: &'a dyn Blobs,
+    tasks: &'a dyn TaskLeases,
+    holder: ProcessId,
     /// Where the next run begins: after selfies that could not be deleted, so that they keep no others waiting. `None`
     /// at the beginning.
     after: Option<ExpiredPosition>,
 }
 
-impl ProbeRemoval<'_> {
+impl<'a> ProbeRemoval<'a> {
+    fn new(store: &'a Store, holder: ProcessId) -> Self {
+        Self { probes: &*store.probes, blobs: &*store.blobs, tasks: &*store.tasks, holder, after: None }
+    }
+
     /// Removes expired selfies, one batch after the other, until none is left that was not tried. Ends early when nothing
-    /// of a batch can be deleted: the storage is probably down.
+    /// of a batch can be deleted, because the storage is probably down, and when another process does it.
     async fn run(&mut self) -> Result<Removed, StoreError> {
         let mut total = Removed::default();
-        loop {
+        // Taking the task writes. The batch is read again with it: its holder may have removed this one.
+        if self.probes.list_expired(self.after).await?.is_empty() {
+            self.after = None;
+            return Ok(total);
+        }
+        while self.tasks.take(Task::Selfies, self.holder, LEASE_TTL).await?.is_some() {
             let batch = self.probes.list_expired(self.after).await?;
             let Some(last) = batch.last() else {
                 self.after = None;
@@ -64,9 +80,10 @@ impl ProbeRemoval<'_> {
             total.removed += deleted.len();
             total.failed += size - deleted.len();
             if deleted.is_empty() {
-                return Ok(total);
+                break;
             }
         }
+        Ok(total)
     }
 
     /// Deletes the bytes first, then the caller the rows, so that the next run finds what an interrupted one left.
@@ -103,8 +120,11 @@ mod tests {
     use photofinish_store::{StoreErrorKind, conformance};
     use tokio::sync::Semaphore;
     use url::Url;
+    use uuid::Uuid;
 
     use super::*;
+
+    const HOLDER: ProcessId = ProcessId(Uuid::nil());
 
     async fn open_store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +133,7 @@ mod tests {
     }
 
     fn removal<'a>(store: &'a Store, blobs: &'a dyn Blobs) -> ProbeRemoval<'a> {
-        ProbeRemoval { probes: &*store.probes, blobs, after: None }
+        ProbeRemoval { blobs, ..ProbeRemoval::new(store, HOLDER) }
     }
 
     async fn create_expired(store: &Store, album: AlbumId, count: usize) -> Vec<Probe> {
@@ -241,6 +261,24 @@ mod tests {
         let rest = expired.len() - stuck.len();
         assert_eq!(removal.run().await.unwrap(), Removed { removed: rest, failed: 0 });
         assert_eq!(removal.run().await.unwrap(), Removed { removed: 0, failed: stuck.len() });
+    }
+
+    #[tokio::test]
+    async fn one_process_at_a_time_removes_selfies() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        create_expired(&store, fixture.album, 3).await;
+        let blobs = FaultyBlobs::new(&[], 10_000);
+        let ttl = Duration::from_secs(600);
+        let lease = store.tasks.take(Task::Selfies, ProcessId::generate(), ttl).await.unwrap().unwrap();
+        assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed::default());
+        assert_eq!(blobs.deleted.load(Ordering::SeqCst), 0);
+        store.tasks.release(lease).await.unwrap();
+        assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed { removed: 3, failed: 0 });
+        create_expired(&store, fixture.album, 1).await;
+        let mut other = ProbeRemoval { holder: ProcessId::generate(), ..removal(&store, &blobs) };
+        assert_eq!(other.run().await.unwrap(), Removed::default(), "the first has the task");
+        assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed { removed: 1, failed: 0 });
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Draws watermarks on the previews of photos that were processed without them, or with earlier ones, in one process at a
 //! time.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use photofinish_pipeline::marking::{PreviewMarker, WatermarkPicture};
 use photofinish_store::model::cost::{Spent, thread_cpu_time};
-use photofinish_store::model::ids::{PhotoId, ProcessId};
+use photofinish_store::model::ids::{AlbumId, PhotoId, ProcessId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::model::watermark::{AlbumToMark, MarkedPhoto};
@@ -95,63 +96,134 @@ pub async fn release(store: &Store, marker: Marker) {
     }
 }
 
-/// Marks all that is due if this process has or gets the task; returns how many photos. An album that fails does not keep
-/// the others from being marked.
+/// Marks all that is due if this process has or gets the task; returns how many photos. Each organization has a batch in its
+/// turn, so that those with many albums keep no other waiting. An album that fails does not keep the others from being marked.
 async fn mark_due(store: &Store, marker: Marker) -> Result<u64, StoreError> {
-    let (mut photos, mut first_error) = (0, None);
-    let albums = store.watermarks.list_albums_to_mark().await?;
-    let had_work = !albums.is_empty();
-    if had_work && marker.yields_to_workers && has_workers(store).await? {
+    let mut albums = store.watermarks.list_albums_to_mark().await?;
+    if albums.is_empty() || marker.yields_to_workers && has_workers(store).await? {
         return Ok(0);
     }
-    for album in albums {
-        match mark_album(store, marker, album).await {
-            Ok(Some(marked)) => photos += marked,
-            Ok(None) => return Ok(photos),
-            Err(error) => first_error = first_error.or(Some(error)),
+    let mut marking = Marking::default();
+    loop {
+        let round = marking.pick_round(&albums);
+        if round.is_empty() {
+            break;
         }
+        for album in round {
+            match marking.mark_batch(store, marker, album).await {
+                Ok(true) => {}
+                // Another process has the task, or is to have it.
+                Ok(false) => return Ok(marking.photos),
+                Err(error) => marking.skip(album.album, error),
+            }
+        }
+        albums = store.watermarks.list_albums_to_mark().await?;
     }
     // Receipts of erasures wait for who may write marked pictures.
-    if had_work {
-        store.tasks.release(marker.lease()).await?;
-    }
-    first_error.map_or(Ok(photos), Err)
+    store.tasks.release(marker.lease()).await?;
+    marking.first_error.map_or(Ok(marking.photos), Err)
 }
 
-/// Marks the photos of an album; `None` if another process has the task, or is to have it.
-async fn mark_album(store: &Store, marker: Marker, album: AlbumToMark) -> Result<Option<u64>, StoreError> {
-    let Some(watermark) = store.watermarks.get(album.album).await? else {
-        store.watermarks.note_all_marked(album).await?;
-        return Ok(Some(0));
-    };
-    let watermark = match WatermarkPicture::open(&watermark) {
-        Ok(picture) => Arc::new(picture),
-        Err(error) => {
-            // It was decoded when it was set.
-            tracing::error!(album.id = %album.album, %error, "cannot decode a watermark");
-            store.watermarks.note_all_marked(album).await?;
-            return Ok(Some(0));
-        }
-    };
-    let (mut marked, mut after) = (0, None);
-    loop {
+/// What is done until nothing is due.
+#[derive(Default)]
+struct Marking {
+    photos: u64,
+    positions: HashMap<AlbumId, Position>,
+    /// Albums that have failed: they are tried again when all others are done.
+    failed: HashSet<AlbumId>,
+    first_error: Option<StoreError>,
+    /// The watermark that was drawn last.
+    opened: Option<OpenWatermark>,
+}
+
+/// How far an album is.
+#[derive(Clone, Copy)]
+struct Position {
+    version: i64,
+    /// [`AlbumToMark::asked`] when its first photos were marked.
+    asked: i64,
+    after: PhotoId,
+}
+
+struct OpenWatermark {
+    album: AlbumId,
+    picture: Arc<WatermarkPicture>,
+}
+
+impl Marking {
+    /// Returns the first album of each organization that is to be tried.
+    fn pick_round(&self, albums: &[AlbumToMark]) -> Vec<AlbumToMark> {
+        let mut organizations = HashSet::new();
+        let tried = albums.iter().filter(|album| !self.failed.contains(&album.album));
+        tried.filter(|album| organizations.insert(album.organization)).copied().collect()
+    }
+
+    fn skip(&mut self, album: AlbumId, error: StoreError) {
+        self.failed.insert(album);
+        self.first_error.get_or_insert(error);
+    }
+
+    /// Marks the next photos of an album; returns whether this process has the task.
+    async fn mark_batch(
+        &mut self,
+        store: &Store,
+        marker: Marker,
+        album: AlbumToMark,
+    ) -> Result<bool, StoreError> {
         if !marker.take(store).await? {
-            return Ok(None);
+            return Ok(false);
         }
         let begun = Instant::now();
-        let (version, batch) = (watermark.version(), marker.batch);
-        if store.watermarks.version(album.album).await? != version {
-            // It was changed meanwhile, which asks for this album again.
-            return Ok(Some(marked));
-        }
-        let unmarked = store.watermarks.list_unmarked(album.album, version, after, batch).await?;
-        let Some(last) = unmarked.last() else { break };
-        after = Some(*last);
-        marked += mark_photos(store, album, &unmarked, &watermark).await?;
+        let Some(watermark) = self.open(store, album.album).await? else {
+            store.watermarks.note_all_marked(album).await?;
+            return Ok(true);
+        };
+        let version = watermark.version();
+        // Of another version all photos are to be marked.
+        let position =
+            self.positions.get(&album.album).copied().filter(|position| position.version == version);
+        let (asked, after) = (position.map_or(album.asked, |at| at.asked), position.map(|at| at.after));
+        let unmarked = store.watermarks.list_unmarked(album.album, version, after, marker.batch).await?;
+        let Some(last) = unmarked.last() else {
+            self.positions.remove(&album.album);
+            store.watermarks.note_all_marked(AlbumToMark { asked, ..album }).await?;
+            return Ok(true);
+        };
+        self.positions.insert(album.album, Position { version, asked, after: *last });
+        self.photos += mark_photos(store, album, &unmarked, &watermark).await?;
         sleep(MIN_PAUSE.max(begun.elapsed() * marker.pause_factor)).await;
+        Ok(true)
     }
-    store.watermarks.note_all_marked(album).await?;
-    Ok(Some(marked))
+
+    /// Returns the current watermark of an album; `None` if it has none or was closed. One that changes meanwhile asks for
+    /// the album again.
+    async fn open(
+        &mut self,
+        store: &Store,
+        album: AlbumId,
+    ) -> Result<Option<Arc<WatermarkPicture>>, StoreError> {
+        let version = store.watermarks.version(album).await?;
+        let is_current = |open: &&OpenWatermark| open.album == album && open.picture.version() == version;
+        if let Some(open) = self.opened.as_ref().filter(is_current) {
+            return Ok(Some(Arc::clone(&open.picture)));
+        }
+        let stored = store.watermarks.get(album).await?;
+        let Some(watermark) = stored.filter(|watermark| watermark.version == version) else {
+            return Ok(None);
+        };
+        match WatermarkPicture::open(&watermark) {
+            Ok(picture) => {
+                let picture = Arc::new(picture);
+                self.opened = Some(OpenWatermark { album, picture: Arc::clone(&picture) });
+                Ok(Some(picture))
+            }
+            Err(error) => {
+                // It was decoded when it was set.
+                tracing::error!(album.id = %album, %error, "cannot decode a watermark");
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Draws the watermark on previews; returns on how many. One that is missing or damaged is left out.
@@ -231,12 +303,47 @@ fn failed(error: &dyn std::error::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_store::conformance::test_settings;
+    use photofinish_store::conformance::{AlbumFixture, test_settings};
     use photofinish_store::model::process::PipelineReport;
+    use photofinish_store::model::watermark::{WatermarkChange, WatermarkPlacement, WatermarkPosition};
 
     use super::*;
     use crate::own_process::OwnProcess;
     use crate::role::Role;
+    use crate::tasks::testing::WatchedMarking;
+
+    /// A picture of one white pixel.
+    const PNG: &[u8] =
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\x0b\
+        IDATx\x9cc\xf8\x0f\x04\0\x09\xfb\x03\xfd\xfb^k+\0\0\0\0IEND\xaeB`\x82";
+
+    /// Creates an organization with an album of so many photos that are to be marked.
+    async fn create_unmarked(store: &Store, photos: usize) -> AlbumFixture {
+        let fixture = AlbumFixture::create(store).await;
+        for _ in 0..photos {
+            fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+        }
+        let placement = WatermarkPlacement { position: WatermarkPosition::TopLeft, opacity: 0.5, scale: 0.1 };
+        let change = WatermarkChange { picture: Some(Bytes::from_static(PNG)), placement };
+        store.watermarks.set(fixture.album, change).await.unwrap();
+        fixture
+    }
+
+    #[tokio::test]
+    async fn organizations_have_their_photos_marked_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let large = create_unmarked(&store, 3).await;
+        let small = create_unmarked(&store, 1).await;
+        let watched = WatchedMarking::install(&mut store);
+        let marker = Marker { batch: 1, pause_factor: 0, ..Marker::beside_photos(ProcessId::generate()) };
+        mark_due(&store, marker).await.unwrap();
+        // The last look at each album finds nothing.
+        let (large, small) = (large.album, small.album);
+        assert_eq!(watched.marked_albums(), [large, small, large, small, large, large]);
+        assert!(store.watermarks.list_albums_to_mark().await.unwrap().is_empty());
+        assert!(store.tasks.list().await.unwrap().is_empty(), "the task is kept");
+    }
 
     #[tokio::test]
     async fn who_answers_requests_draws_watermarks_while_nobody_reads_photos() {

@@ -1,7 +1,7 @@
 //! Parts of a store whose calls tests of tasks see and hold up.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -152,12 +152,15 @@ impl Costs for HeldCosts {
 pub struct WatchedMarking {
     watermarks: Arc<dyn Watermarks>,
     asked: Semaphore,
+    /// The albums whose photos were looked for, batch by batch.
+    marked: Mutex<Vec<AlbumId>>,
 }
 
 impl WatchedMarking {
     /// Replaces those of a store.
     pub fn install(store: &mut Store) -> Arc<Self> {
-        let watched = Arc::new(Self { watermarks: Arc::clone(&store.watermarks), asked: Semaphore::new(0) });
+        let watermarks = Arc::clone(&store.watermarks);
+        let watched = Arc::new(Self { watermarks, asked: Semaphore::new(0), marked: Mutex::default() });
         store.watermarks = watched.clone();
         watched
     }
@@ -166,6 +169,11 @@ impl WatchedMarking {
     pub async fn wait_until_asked(&self) {
         let asked = timeout(WAIT_LIMIT, self.asked.acquire()).await.expect("somebody looks");
         asked.expect("nobody closes it").forget();
+    }
+
+    /// Returns the albums of all batches, in their order.
+    pub fn marked_albums(&self) -> Vec<AlbumId> {
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -207,6 +215,7 @@ impl Watermarks for WatchedMarking {
         after: Option<PhotoId>,
         limit: u32,
     ) -> Result<Vec<PhotoId>> {
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner).push(album);
         self.watermarks.list_unmarked(album, version, after, limit).await
     }
 

@@ -48,4 +48,4 @@ pub use queue::jetstream::{QueueSettings, StreamState, check_stream};
 pub use sealing::{MasterSecret, VisitorSecret};
 pub use sql::{DatabaseKind, SchemaState, SealedSecrets, ServerLimits, check_schema, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings};
-pub use turns::{continue_on_behalf_of, on_behalf_of, on_behalf_of_later_known};
+pub use turns::{continue_on_behalf_of, on_behalf_of, on_behalf_of_later_known, spawn_on_same_behalf};

@@ -1,13 +1,14 @@
 //! One or a few at a time, the organizations in turn: whoever asks for much delays itself. Another waits until something of
 //! what is running has ended, and for one of each organization before it. Used where no more can be done at once, or more would
-//! take as long together: loading the faces of an album into memory, writing to a database file, and reading it. Searches of
-//! small albums have turns of each organization's own: see `OrganizationTurns`.
+//! take as long together: loading the faces of an album into memory, writing to a database file, reading it, and using the
+//! connections to a server. Searches of small albums have turns of each organization's own: see `OrganizationTurns`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::model::ids::OrganizationId;
 
@@ -16,7 +17,7 @@ tokio::task_local! {
 }
 
 /// Runs work on behalf of an organization: where the store serves one at a time, it waits in that organization's turns.
-/// Work outside of this is the service's own. A task that the work spawns is outside.
+/// Work outside of this is the service's own. A task that the work spawns is outside, but for [`spawn_on_same_behalf`].
 pub async fn on_behalf_of<T>(organization: OrganizationId, work: impl Future<Output = T>) -> T {
     ORGANIZATION.scope(Cell::new(Some(organization)), work).await
 }
@@ -31,6 +32,16 @@ pub async fn on_behalf_of_later_known<T>(work: impl Future<Output = T>) -> T {
 pub fn continue_on_behalf_of(organization: OrganizationId) {
     // Fails outside of them alone.
     ORGANIZATION.try_with(|current| current.set(Some(organization))).ok();
+}
+
+/// Spawns a task on behalf of the organization on whose behalf this one runs, if there is one.
+pub fn spawn_on_same_behalf<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    match current_organization() {
+        Some(organization) => tokio::spawn(on_behalf_of(organization, work)),
+        None => tokio::spawn(work),
+    }
 }
 
 /// The organization on whose behalf this task runs.

@@ -25,7 +25,8 @@ pub trait Watermarks: Send + Sync {
     async fn count_unmarked(&self, album: AlbumId, version: i64) -> Result<u64>;
     /// Returns the newest photo with a marked picture.
     async fn find_marked(&self, album: AlbumId) -> Result<Option<PhotoId>>;
-    /// Returns some of the albums with something to do.
+    /// Returns some of the albums with something to do: the oldest one of each organization, then the second one of each and
+    /// so on.
     async fn list_albums_to_mark(&self) -> Result<Vec<AlbumToMark>>;
     /// Returns photos that are ready and do not show this version, `limit` at most, in the order of their ids, after one.
     async fn list_unmarked(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
-use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
+use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings, on_behalf_of};
 use sqlx::{Connection, PgConnection};
 use support::TestStore;
 
@@ -19,11 +19,11 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Locks the table of photos until the transaction ends, so that a call that reads one keeps its connection.
 const LOCK_PHOTOS: &str = "lock table photo in access exclusive mode";
 
-/// A store with one connection, and another client of its server.
-async fn open_store(server: &Postgres) -> (TestStore, Store, PgConnection) {
+/// A store with so many connections, and another client of its server.
+async fn open_store(server: &Postgres, connections: u32) -> (TestStore, Store, PgConnection) {
     let test_store = TestStore::with_database(server.create_database());
     let server_limits = ServerLimits {
-        connections: 1,
+        connections,
         acquire_timeout: Duration::from_secs(3),
         lock_timeout: WAIT_LIMIT,
         ..ServerLimits::default()
@@ -37,7 +37,7 @@ async fn open_store(server: &Postgres) -> (TestStore, Store, PgConnection) {
 #[tokio::test]
 async fn an_exhausted_pool_is_an_outage_after_its_timeout() {
     let Some(server) = Postgres::shared() else { return };
-    let (_test_store, store, mut connection) = open_store(server).await;
+    let (_test_store, store, mut connection) = open_store(server, 1).await;
     let fixture = AlbumFixture::create(&store).await;
     let mut holder = connection.begin().await.unwrap();
     sqlx::query(LOCK_PHOTOS).execute(&mut *holder).await.unwrap();
@@ -58,7 +58,7 @@ async fn an_exhausted_pool_is_an_outage_after_its_timeout() {
 #[tokio::test]
 async fn keys_are_looked_up_while_every_other_connection_is_busy() {
     let Some(server) = Postgres::shared() else { return };
-    let (_test_store, store, mut connection) = open_store(server).await;
+    let (_test_store, store, mut connection) = open_store(server, 1).await;
     let fixture = AlbumFixture::create(&store).await;
     let mut holder = connection.begin().await.unwrap();
     sqlx::query(LOCK_PHOTOS).execute(&mut *holder).await.unwrap();
@@ -67,6 +67,25 @@ async fn keys_are_looked_up_while_every_other_connection_is_busy() {
         biased;
         _ = store.photos.get(fixture.album, PhotoId::generate()) => panic!("the table is locked"),
         key = store.keys.find(&[7; 32]) => assert_eq!(key.unwrap(), None),
+    }
+    holder.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_organization_whose_calls_wait_leaves_a_connection_to_others() {
+    let Some(server) = Postgres::shared() else { return };
+    let (_test_store, store, mut connection) = open_store(server, 2).await;
+    let (large, small) = (AlbumFixture::create(&store).await, AlbumFixture::create(&store).await);
+    let mut holder = connection.begin().await.unwrap();
+    sqlx::query(LOCK_PHOTOS).execute(&mut *holder).await.unwrap();
+    let call = || on_behalf_of(large.tenant.organization, store.photos.get(large.album, PhotoId::generate()));
+    tokio::select! {
+        // Polled first, so that they acquire all connections that they may have.
+        biased;
+        _ = async { tokio::join!(call(), call(), call()) } => panic!("the table is locked"),
+        found = on_behalf_of(small.tenant.organization, store.albums.get(&small.tenant, small.album)) => {
+            assert_eq!(found.unwrap().id, small.album);
+        }
     }
     holder.rollback().await.unwrap();
 }

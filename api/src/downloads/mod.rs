@@ -2,6 +2,7 @@
 
 mod archive;
 mod names;
+mod pace;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use photofinish_store::StoreError;
 use photofinish_store::model::account::TokenDigest;
 use photofinish_store::model::download::{Download, DownloadFile};
-use photofinish_store::model::ids::{AlbumId, PhotoId};
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::Photo;
 use photofinish_store::traits::Blobs;
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use self::archive::{plan, send};
 pub(crate) use self::names::{archive_name, file_name};
+pub(crate) use self::pace::{ReadPace, send_in_time};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
@@ -35,44 +37,59 @@ const CONCURRENT_HEADS: usize = 32;
 
 /// Files that a process sends at once: each has some photos in memory.
 const MAX_DOWNLOADS: usize = 4;
-/// How many of them the clients of one network may have: somebody who reads slowly keeps nobody else from downloading.
+/// How many of them the clients of one network may have: somebody who reads slowly keeps no other network from downloading.
 const MAX_OF_NETWORK: usize = 2;
+/// How many of them may be of one organization: those who read its photos slowly, from several networks, keep no other's waiting.
+const MAX_OF_ORGANIZATION: usize = MAX_DOWNLOADS / 2;
 /// When one may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The places of downloads in progress. Cheap to clone; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct DownloadPlaces(Arc<Mutex<TakenPlaces>>);
+pub struct DownloadPlaces(Arc<Mutex<Vec<PlaceOwner>>>);
 
-/// How many places are taken, by the digest of the client's network.
-type TakenPlaces = HashMap<[u8; 32], usize>;
+/// Whose a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PlaceOwner {
+    /// The digest of the client's network.
+    network: [u8; 32],
+    /// Whose photos are downloaded.
+    organization: OrganizationId,
+}
 
 /// A place; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct DownloadPlace {
     places: DownloadPlaces,
-    network: [u8; 32],
+    owner: PlaceOwner,
 }
 
 impl DownloadPlaces {
-    /// Takes a place for a client of a network.
+    /// Takes a place for a client of a network, and photos of an organization.
     ///
     /// # Errors
-    /// 503 when all are taken, or as many as one network may have.
-    pub(crate) fn take_place(&self, network: [u8; 32]) -> Result<DownloadPlace, ApiError> {
+    /// 503 when all are taken, or as many as one network or one organization may have.
+    pub(crate) fn take_place(
+        &self,
+        network: [u8; 32],
+        organization: OrganizationId,
+    ) -> Result<DownloadPlace, ApiError> {
+        let owner = PlaceOwner { network, organization };
         let mut taken = self.taken();
-        let all: usize = taken.values().sum();
-        let of_network = taken.entry(network).or_default();
-        if all >= MAX_DOWNLOADS || *of_network >= MAX_OF_NETWORK {
-            taken.retain(|_, places| *places > 0);
+        let of_network = taken.iter().filter(|place| place.network == network).count();
+        let of_organization = taken.iter().filter(|place| place.organization == organization).count();
+        if taken.len() >= MAX_DOWNLOADS
+            || of_network >= MAX_OF_NETWORK
+            || of_organization >= MAX_OF_ORGANIZATION
+        {
             return Err(ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER)));
         }
-        *of_network += 1;
+        taken.push(owner);
         drop(taken);
-        Ok(DownloadPlace { places: self.clone(), network })
+        Ok(DownloadPlace { places: self.clone(), owner })
     }
 
-    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
+    fn taken(&self) -> MutexGuard<'_, Vec<PlaceOwner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,10 +97,9 @@ impl DownloadPlaces {
 impl Drop for DownloadPlace {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
-        if let Some(places) = taken.get_mut(&self.network) {
-            *places -= 1;
+        if let Some(index) = taken.iter().position(|place| *place == self.owner) {
+            taken.swap_remove(index);
         }
-        taken.retain(|_, places| *places > 0);
     }
 }
 
@@ -132,12 +148,13 @@ mod tests {
     #[test]
     fn one_network_does_not_take_all_places() {
         let places = DownloadPlaces::default();
-        let (first, second) = (places.take_place([1; 32]).unwrap(), places.take_place([1; 32]).unwrap());
-        assert!(places.take_place([1; 32]).is_err());
-        let others = [places.take_place([2; 32]).unwrap(), places.take_place([3; 32]).unwrap()];
-        assert!(places.take_place([4; 32]).is_err(), "all are taken");
+        let take = |network: u8| places.take_place([network; 32], OrganizationId::generate());
+        let (first, second) = (take(1).unwrap(), take(1).unwrap());
+        assert!(take(1).is_err());
+        let others = [take(2).unwrap(), take(3).unwrap()];
+        assert!(take(4).is_err(), "all are taken");
         drop(first);
-        let again = places.take_place([1; 32]).unwrap();
+        let again = take(1).unwrap();
         drop((second, others, again));
         assert!(places.taken().is_empty());
     }

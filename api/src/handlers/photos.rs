@@ -49,9 +49,10 @@ pub(crate) async fn list_cameras(
     input: OneAlbum,
 ) -> Result<Cameras, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let count = async { Ok(ctx.store.photos.count_by_camera(album.id).await?) };
     // A call that begins while another counts shares the next count.
-    let cameras = ctx.album_cache.cameras.entry(album.id).get_or_measure(Instant::now(), count).await?;
+    let shared = ctx.album_cache.cameras.entry(album.id);
+    let count = async move { Ok(ctx.store.photos.count_by_camera(album.id).await?) };
+    let cameras = shared.get_or_measure(Instant::now(), count).await?;
     Ok(Cameras { cameras: cameras.into_iter().map(Into::into).collect() })
 }
 

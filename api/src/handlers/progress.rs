@@ -28,7 +28,7 @@ pub(crate) async fn get(ctx: Context, caller: Watcher, input: OneAlbum) -> Resul
     let since = Instant::now();
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let shared = ctx.album_cache.progress.entry(input.album);
-    shared.get_or_measure(since, measure_progress(&ctx, input.album)).await
+    shared.get_or_measure(since, measure_progress(ctx.clone(), input.album)).await
 }
 
 pub(crate) async fn stream(ctx: Context, caller: Watcher, input: OneAlbum) -> Result<Response, ApiError> {
@@ -92,16 +92,16 @@ impl Watch<'_> {
         ctx.store.albums.get(&caller.tenant, *album).await?;
         let now = Instant::now();
         let oldest = now.checked_sub(SNAPSHOT_TTL).map_or(*since, |oldest| oldest.max(*since));
-        let progress = shared.get_or_measure(oldest, measure_progress(ctx, *album)).await?;
+        let progress = shared.get_or_measure(oldest, measure_progress((*ctx).clone(), *album)).await?;
         if !progress.is_idle() {
             return Ok(progress);
         }
         // Another stream's measurement does not end this one: the client may have confirmed photos since.
-        shared.get_or_measure(now, measure_progress(ctx, *album)).await
+        shared.get_or_measure(now, measure_progress((*ctx).clone(), *album)).await
     }
 }
 
-async fn measure_progress(ctx: &Context, album: AlbumId) -> Result<Progress, ApiError> {
+async fn measure_progress(ctx: Context, album: AlbumId) -> Result<Progress, ApiError> {
     let counts = ctx.store.photos.count_by_state(album).await?;
     let idle = Progress::new(album, &counts, None);
     if idle.is_idle() {

@@ -76,9 +76,9 @@ pub(crate) async fn check(
 
 pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<StartList, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let look = async { Ok(ctx.store.start_lists.get(input.album).await?) };
     // A call that begins while another looks shares the next look.
     let shared = ctx.album_cache.start_lists.entry(input.album);
+    let look = async move { Ok(ctx.store.start_lists.get(input.album).await?) };
     Ok(shared.get_or_measure(Instant::now(), look).await?.into())
 }
 

@@ -184,7 +184,8 @@ async fn count_shown(ctx: &Context, album: AlbumId) -> Result<u64, ApiError> {
     if counts.queued + counts.processing == 0 {
         return Ok(counts.ready);
     }
-    let count = async { Ok(ctx.store.photos.count_shown(album).await?) };
+    let counting = ctx.clone();
+    let count = async move { Ok(counting.store.photos.count_shown(album).await?) };
     ctx.album_cache.shown.get_recent(album, COUNT_AGE, count).await
 }
 

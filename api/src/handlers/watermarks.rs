@@ -106,7 +106,7 @@ fn invalid_image(message: String) -> ApiError {
 async fn describe(ctx: &Context, album: &Album) -> Result<Watermark, ApiError> {
     let shared = ctx.album_cache.marks.entry(album.id);
     // A call that begins while another counts shares the next count.
-    let marks = shared.get_or_measure(Instant::now(), count_marks(ctx, album.id)).await?;
+    let marks = shared.get_or_measure(Instant::now(), count_marks(ctx.clone(), album.id)).await?;
     let mut described = Watermark {
         album_id: album.id.0,
         watermark: marks.as_ref().map(|marks| marks.placement.into()),
@@ -125,7 +125,7 @@ async fn describe(ctx: &Context, album: &Album) -> Result<Watermark, ApiError> {
 }
 
 /// Reads the watermark too: what is counted is shared with others, who may know another version.
-async fn count_marks(ctx: &Context, album: AlbumId) -> Result<Option<Marks>, ApiError> {
+async fn count_marks(ctx: Context, album: AlbumId) -> Result<Option<Marks>, ApiError> {
     let Some(stored) = ctx.store.watermarks.get(album).await? else { return Ok(None) };
     let ready = ctx.store.photos.count_by_state(album).await?.get(PhotoState::Ready);
     let left = ctx.store.watermarks.count_unmarked(album, stored.version).await?.min(ready);

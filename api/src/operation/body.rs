@@ -3,7 +3,7 @@
 //! warp's own filters do not fit: `warp::body::json` has no limits and `content_length_limit` refuses chunked bodies.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -34,6 +34,10 @@ pub(crate) struct RequestBody {
     expects_continue: bool,
     started: bool,
     ended: bool,
+    /// How long chunks were awaited in all.
+    waited: Duration,
+    /// Bytes of the chunks that have come.
+    received: u64,
 }
 
 impl RequestBody {
@@ -45,12 +49,13 @@ impl RequestBody {
         let chunks =
             chunks.map(|chunk| chunk.map(|mut bytes| bytes.copy_to_bytes(bytes.remaining()))).boxed();
         let expects_continue = headers.contains_key(EXPECT);
-        Self { chunks, activity, expects_continue, started: false, ended: false }
+        let (waited, received) = (Duration::ZERO, 0);
+        Self { chunks, activity, expects_continue, started: false, ended: false, waited, received }
     }
 
     /// Returns the next chunk; `None` at the end. For the body of a client that has shown that it may send it.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, warp::Error>> {
-        self.next_within(BodyWait::once_stalled()).await
+        self.next_within(BodyWait::once_stalled(self.waited, self.received)).await
     }
 
     async fn next_within(&mut self, wait: BodyWait) -> Option<Result<Bytes, warp::Error>> {
@@ -58,12 +63,17 @@ impl RequestBody {
             return None;
         }
         self.started = true;
+        let begun = Instant::now();
         let next = self.chunks.next();
         let chunk = match &self.activity {
             Some(activity) => activity.wait_for_body(wait, next).await,
             None => next.await,
         };
-        self.ended = !matches!(chunk, Some(Ok(_)));
+        self.waited += begun.elapsed();
+        match &chunk {
+            Some(Ok(bytes)) => self.received += bytes.len() as u64,
+            _ => self.ended = true,
+        }
         chunk
     }
 
@@ -209,14 +219,15 @@ async fn collect_bytes(
     sender: BodySender,
 ) -> Result<Bytes, ApiError> {
     let begun = BodyWait::from_now();
-    let wait = || match sender {
-        BodySender::Organization(_) => BodyWait::once_stalled(),
-        // Anybody can be one, with a link that does not exist too.
-        BodySender::Visitor(_) => begun,
-    };
     let mut first = Bytes::new();
     let mut collected = BytesMut::new();
-    while let Some(chunk) = body.next_within(wait()).await {
+    loop {
+        let next = match sender {
+            BodySender::Organization(_) => body.next().await,
+            // Anybody can be one, with a link that does not exist too.
+            BodySender::Visitor(_) => body.next_within(begun).await,
+        };
+        let Some(chunk) = next else { break };
         let chunk = chunk.map_err(|_| ApiError::malformed("The body ended early"))?;
         if (first.len() + collected.len() + chunk.len()) as u64 > limits.max_bytes {
             return Err(ApiError::new(ErrorKind::PayloadTooLarge));
@@ -235,9 +246,11 @@ async fn collect_bytes(
 mod tests {
     use std::thread::{self, ThreadId};
 
+    use futures_util::{FutureExt, stream};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::seats::{SeatLimits, Seats};
     use crate::validate::input::Fields;
 
     /// The thread that parsed a body.
@@ -253,6 +266,23 @@ mod tests {
 
         fn example() -> Value {
             json!({})
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_trickles_in_gives_its_seat_to_a_new_connection() {
+        let seats = Seats::new(SeatLimits { total: 1, per_address: 1, patience: Duration::ZERO });
+        for (waited, has_to_leave) in [(Duration::ZERO, false), (Duration::from_secs(16), true)] {
+            let seat = seats.take_seat(None).unwrap();
+            let _answer = seat.activity().begin_request().unwrap();
+            let chunks = stream::iter([Ok::<_, warp::Error>(Bytes::from_static(b"a"))]);
+            let chunks = chunks.chain(stream::pending());
+            let mut body = RequestBody::new(&HeaderMap::new(), Some(Arc::clone(seat.activity())), chunks);
+            assert_eq!(body.next().await.unwrap().unwrap(), "a");
+            body.waited += waited;
+            let mut next = Box::pin(body.next());
+            assert!(next.as_mut().now_or_never().is_none());
+            assert_eq!(seats.take_seat(None).is_some(), has_to_leave);
         }
     }
 

@@ -325,7 +325,8 @@ async fn spend_rate(
         return Ok(());
     }
     let claim = RateClaim { key: caller.key, class, limit, units };
-    let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
+    let spend = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim);
+    let decision = photofinish_store::on_behalf_of(caller.tenant.organization, spend).await?;
     *rate = Some(decision.status);
     if decision.is_admitted {
         return Ok(());

@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 
 /// A client that has read nothing, or sent nothing of a body, for this long has stalled; networks pause for less.
 const STALL: Duration = Duration::from_secs(5);
+/// For how long a client may let us wait for a body in all, and a second longer for each so many bytes that it has sent: a
+/// quarter of the pace at which an upload must come. What trickles in is behind that soon, and does not keep its seat.
+const BODY_PAUSES: Duration = Duration::from_secs(10);
+const BODY_BYTES_PER_SECOND: u64 = 8_000;
 
 /// The activity of one connection. Its lock is taken a few times per request, nearly always by the connection alone. An
 /// atomic would not do: whether the connection waits and whether it has to leave must change together, or a request that
@@ -53,10 +57,12 @@ impl BodyWait {
         Self(Instant::now())
     }
 
-    /// Once the client has stalled: it has a key, a session or a signature. Each chunk begins another wait, so that a body
-    /// that makes progress keeps its seat, and one that does not is still ahead of those of anybody.
-    pub(crate) fn once_stalled() -> Self {
-        Self(Instant::now() + STALL)
+    /// Once the client has stalled: it has a key, a session or a signature. It has let us wait for so long for the bytes that it
+    /// has sent so far of this body. Each chunk begins another wait, so that a body that makes progress keeps its seat, and one
+    /// that does not is still ahead of those of anybody.
+    pub(crate) fn once_stalled(waited: Duration, bytes: u64) -> Self {
+        let permitted = BODY_PAUSES + Duration::from_secs(bytes / BODY_BYTES_PER_SECOND);
+        Self(Instant::now() + permitted.saturating_sub(waited).min(STALL))
     }
 }
 
@@ -257,14 +263,34 @@ mod tests {
             assert!(!waits(&activity));
         }
         let later = Instant::now() + 2 * STALL;
-        let mut body = begin(BodyWait::once_stalled());
+        let mut body = begin(BodyWait::once_stalled(Duration::ZERO, 0));
         assert!(body.as_mut().now_or_never().is_none());
         let first = activity.waiting_since(later).unwrap();
         assert!(!waits(&activity) && first >= anybody.0 + STALL);
         drop(body);
-        let mut body = begin(BodyWait::once_stalled());
+        let mut body = begin(BodyWait::once_stalled(Duration::ZERO, 0));
         assert!(body.as_mut().now_or_never().is_none());
         assert!(activity.waiting_since(later).unwrap() >= first);
+    }
+
+    #[test]
+    fn a_body_that_trickles_in_is_awaited_at_once_when_it_is_behind() {
+        let activity = Activity::new();
+        let _answer = activity.begin_request().unwrap();
+        let is_awaited = |waited, bytes| {
+            let mut body =
+                Box::pin(activity.wait_for_body(BodyWait::once_stalled(waited, bytes), pending::<()>()));
+            assert!(body.as_mut().now_or_never().is_none());
+            waits(&activity)
+        };
+        assert!(!is_awaited(Duration::ZERO, 0));
+        assert!(is_awaited(BODY_PAUSES, 3), "a byte every four seconds");
+        assert!(!is_awaited(BODY_PAUSES, 40_000), "slow, and not too slow");
+        // What was fast for long has stalled as soon as anything else.
+        let fast = BodyWait::once_stalled(Duration::ZERO, 1 << 30);
+        let mut body = Box::pin(activity.wait_for_body(fast, pending::<()>()));
+        assert!(body.as_mut().now_or_never().is_none());
+        assert!(activity.waiting_since(Instant::now() + STALL).is_some());
     }
 
     #[test]

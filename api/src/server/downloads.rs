@@ -14,7 +14,7 @@ use warp::reply::Response;
 
 use crate::client_address::{client_address, network_digest};
 use crate::context::Context;
-use crate::downloads::{archive_name, plan, send, ticket_digest};
+use crate::downloads::{ReadPace, archive_name, plan, send, send_in_time, ticket_digest};
 use crate::errors::ApiError;
 use crate::operation::public::spend_public_rate;
 use crate::operation::{self, ApiRequest};
@@ -48,17 +48,15 @@ async fn respond(
     // The storage is asked for the size of each photo, for HEAD too.
     let further = batch_units(download.photos.len()).saturating_sub(1);
     spend_public_rate(ctx, RateClass::Read, further, &network, request).await?;
-    let place = ctx.download_places.take_place(network)?;
+    let place = ctx.download_places.take_place(network, download.organization)?;
     let archive = on_behalf_of(download.organization, plan(ctx, &download)).await?;
     let bytes = archive.bytes;
     let mut response = if request.method == Method::HEAD {
         Response::new(bytes::Bytes::new().into())
     } else {
         let pieces = send(archive, Arc::clone(&ctx.store.blobs));
-        // The place is given back with the last piece, or when the client goes.
-        let pieces = stream::unfold((pieces, place), |(mut pieces, place)| async move {
-            Some((pieces.recv().await?, (pieces, place)))
-        });
+        let pieces = send_in_time(pieces, place, ReadPace::SERVICE);
+        let pieces = stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) });
         warp::reply::stream(reply::make_sync(Box::pin(pieces))).into_response()
     };
     let headers = response.headers_mut();

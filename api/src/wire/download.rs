@@ -100,7 +100,7 @@ pub(crate) struct CreateDownload {
 
 impl Input for CreateDownload {
     const NAME: &'static str = "CreateDownload";
-    const SIZE: BodySize = BodySize::Batch;
+    const SIZE: BodySize = BodySize::Ids;
 
     fn units(&self) -> u32 {
         self.selection.units()

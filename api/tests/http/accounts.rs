@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use photofinish_api::key::KeyText;
 use photofinish_store::model::account::Role;
-use photofinish_store::model::ids::SessionId;
+use photofinish_store::model::ids::{KeyId, SessionId};
+use photofinish_store::model::key::KeyMode;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -176,4 +178,23 @@ fn passwords_that_are_tried_at_once_wait_as_those_that_are_tried_in_a_row() {
         // ones after the first wait, which ends for two at once again.
         assert!((6..=9).contains(&count(wrong)), "{answers:?}");
     }
+}
+
+#[test]
+fn an_organization_has_a_hundred_keys_that_are_live() {
+    let service = TestService::start();
+    let owner = signed_in(&service, "anna@race.example", Role::Owner);
+    let add = |expires_at: Option<OffsetDateTime>| {
+        let text = KeyText::generate(KeyMode::Test);
+        service.create_key("Lake Timing", &text, |key| key.expires_at = expires_at)
+    };
+    add(Some(OffsetDateTime::now_utc() - DAY));
+    let keys: Vec<KeyId> = (0..100).map(|_| add(None)).collect();
+    let create =
+        || owner.call("keys/create", json!({ "label": "gate 3", "mode": "test", "scopes": ["search:read"] }));
+    let refused = create().defined_error(409, "CONFLICT");
+    assert_eq!(refused["data"]["code"], "TOO_MANY_KEYS");
+    owner.call("keys/revoke", json!({ "keyId": keys[0] })).ok();
+    create().ok();
+    create().defined_error(409, "CONFLICT");
 }

@@ -8,7 +8,7 @@ use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 
 use crate::support::raw::RawConnection;
-use crate::support::{ApiResponse, DEADLINE, Partner, TestService};
+use crate::support::{ApiResponse, DEADLINE, Partner, TestService, unknown_id};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -37,6 +37,18 @@ fn an_operation_on_one_object_takes_64_kilobytes_and_a_batch_takes_more() {
 }
 
 #[test]
+fn the_photos_of_a_download_are_named_in_128_kilobytes() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let photos: Vec<Value> = (0..2000).map(|_| unknown_id()).collect();
+    let most = serde_json::to_string_pretty(&json!({ "albumId": album, "photoIds": photos })).unwrap();
+    post(&partner, "/photos/download/create", &most).defined_error(404, "NOT_FOUND");
+    let too_large = "x".repeat(131_073);
+    post(&partner, "/photos/download/create", &too_large).defined_error(413, "PAYLOAD_TOO_LARGE");
+}
+
+#[test]
 fn an_unknown_field_of_any_depth_is_skipped() {
     let service = TestService::start();
     let partner = service.partner();
@@ -61,7 +73,7 @@ fn a_batch_of_small_nodes_is_refused_by_its_number_of_entries() {
 /// Sends a batch of 800 kB with an unknown album, which no other limit refuses.
 fn send_large_batch(partner: &Partner) -> ApiResponse {
     let photos = vec!["x".repeat(800); 1000];
-    let body = json!({ "albumId": crate::support::unknown_id(), "photoIds": photos }).to_string();
+    let body = json!({ "albumId": unknown_id(), "photoIds": photos }).to_string();
     post(partner, "/photos/photo/success/batch", &body)
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::assert_error_kind;
-use crate::conformance::fixture::{AlbumFixture, empty_results, random_digest};
+use crate::conformance::fixture::{AlbumFixture, album_config, empty_results, random_digest};
 use crate::error::StoreErrorKind;
 use crate::model::cost::Spent;
 use crate::model::download::{Download, DownloadFile, NewDownload};
@@ -25,6 +25,7 @@ pub async fn pictures_suite(store: &Store) {
     photos_are_marked_when_they_are_finished(store).await;
     a_change_while_a_photo_is_processed_is_noticed(store).await;
     a_notice_during_the_marking_is_not_lost(store).await;
+    albums_to_mark_are_listed_by_organizations_in_turn(store).await;
     earlier_watermarks_that_are_drawn_late_are_drawn_over(store).await;
     a_download_ends(store).await;
     photos_are_listed_by_how_they_were_taken(store).await;
@@ -133,6 +134,22 @@ async fn a_notice_during_the_marking_is_not_lost(store: &Store) {
     watermarks.note_all_marked(first).await.expect("an old note changes nothing");
     assert_eq!(to_mark(&fixture).await, None);
     fixture.delete().await;
+}
+
+async fn albums_to_mark_are_listed_by_organizations_in_turn(store: &Store) {
+    let first = AlbumFixture::create(store).await;
+    let second = first.create_album(album_config()).await;
+    let of_another = AlbumFixture::create(store).await;
+    for fixture in [&first, &second, &of_another] {
+        store.watermarks.set(fixture.album, change(Some(b"png"))).await.expect("sets it");
+    }
+    let listed = store.watermarks.list_albums_to_mark().await.expect("lists them");
+    let place = |fixture: &AlbumFixture| listed.iter().position(|listed| listed.album == fixture.album);
+    let places = [&first, &of_another, &second].map(|fixture| place(fixture).expect("it is listed"));
+    assert!(places.is_sorted(), "{places:?}");
+    for fixture in [first, second, of_another] {
+        fixture.delete().await;
+    }
 }
 
 /// A process that stalls for longer than it has the task writes earlier pictures over those of another one.

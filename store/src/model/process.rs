@@ -22,6 +22,8 @@ pub enum Task {
     Retention,
     /// Draws watermarks on photos that were processed without them.
     Marking,
+    /// Removes expired selfies.
+    Selfies,
 }
 
 impl Task {
@@ -34,6 +36,7 @@ impl Task {
             Self::Erasing => "erasing",
             Self::Retention => "retention",
             Self::Marking => "marking",
+            Self::Selfies => "selfies",
         }
     }
 }

@@ -32,6 +32,12 @@ const SAVE: &str = "insert into watermark as mark (album, version, picture, posi
 
 const NOTE_VERSION: &str = "update album set watermark_version = $2 where id = $1";
 
+/// Of each organization one, then a second one and so on.
+const ALBUMS_TO_MARK: &str = "select album, organization, asked from (select album.id as album, album.organization, \
+     watermark.asked, row_number() over (partition by album.organization order by album.id) as place \
+     from watermark join album on album.id = watermark.album \
+     where watermark.asked > watermark.done and album.closed_at is null) as listed order by place, album limit 100";
+
 const UNMARKED: &str = "select id from photo where album = $1 and state = 'ready' and marked_version <> $2 and id > $3 \
      order by id limit $4";
 
@@ -180,10 +186,9 @@ impl Watermarks for SqlWatermarks {
 
     async fn list_albums_to_mark(&self) -> Result<Vec<AlbumToMark>> {
         const OPERATION: &str = "list albums to mark";
-        let list = "select album.id, album.organization, watermark.asked from watermark join album on album.id = watermark.album \
-                    where watermark.asked > watermark.done and album.closed_at is null order by album.id limit 100";
-        let rows: Vec<(AlbumId, _, i64)> =
-            query(OPERATION, list).fetch_all(&mut self.database.acquire_reader(OPERATION).await?).await?;
+        let rows: Vec<(AlbumId, _, i64)> = query(OPERATION, ALBUMS_TO_MARK)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
         Ok(rows
             .into_iter()
             .map(|(album, organization, asked)| AlbumToMark { album, organization, asked })

@@ -1,6 +1,7 @@
 //! API keys of an organization.
 
-use photofinish_store::model::key::NewKey;
+use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::key::{Key as StoredKey, NewKey};
 use photofinish_store::model::rate::{RateClass, RateLimits};
 use time::{Duration, OffsetDateTime};
 
@@ -13,6 +14,10 @@ use crate::wire::Acknowledgement;
 use crate::wire::console::Nothing;
 use crate::wire::console::key::{CreateKey, CreatedKey, Key, KeyList, RevokeKey};
 
+/// Keys that an organization may have that are neither revoked nor expired. Each has the limits of the service for itself: their
+/// number bounds what an organization may do in a minute.
+const MAX_LIVE_KEYS: usize = 100;
+
 /// Whether limits permit more than those of the service.
 fn exceeds(limits: &RateLimits, service: &RateLimits) -> bool {
     RateClass::ALL.into_iter().any(|class| match (limits.get(class), service.get(class)) {
@@ -22,16 +27,36 @@ fn exceeds(limits: &RateLimits, service: &RateLimits) -> bool {
     })
 }
 
+/// Returns how many keys of an organization are neither revoked nor expired.
+async fn count_live(ctx: &Context, organization: OrganizationId) -> Result<usize, ApiError> {
+    let now = OffsetDateTime::now_utc();
+    let is_live = |key: &StoredKey| {
+        key.tenant.organization == organization
+            && key.revoked_at.is_none()
+            && key.expires_at.is_none_or(|expiry| expiry > now)
+    };
+    Ok(ctx.store.keys.list().await?.iter().filter(|key| is_live(key)).count())
+}
+
+fn too_many_keys() -> ApiError {
+    ApiError::new(ErrorKind::Conflict).with_code("TOO_MANY_KEYS")
+}
+
 pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Result<CreatedKey, ApiError> {
-    // An owner may divide what the organization has, but only an operator gives more.
+    // Each key has its limits for itself, however many keys the organization has: an owner makes keys that may less than the
+    // service permits, and only an operator makes some that may more.
     if exceeds(&input.limits, &ctx.settings.rate_limits) && !caller.signed_in.is_operator {
         return Err(ApiError::new(ErrorKind::Forbidden).with_code(INSUFFICIENT_ROLE));
+    }
+    let organization = caller.tenant.organization;
+    if count_live(&ctx, organization).await? >= MAX_LIVE_KEYS {
+        return Err(too_many_keys());
     }
     let text = KeyText::generate(input.mode);
     let expires_at =
         input.expires_in_days.map(|days| OffsetDateTime::now_utc() + Duration::days(days.into()));
     let key = NewKey {
-        organization: caller.tenant.organization,
+        organization,
         mode: input.mode,
         label: input.label,
         hint: text.hint(),
@@ -41,6 +66,11 @@ pub(crate) async fn create(ctx: Context, caller: Owner, input: CreateKey) -> Res
         digest: text.digest(),
     };
     let key = ctx.store.keys.create(key).await?;
+    // Others may have been created at the same time. Nobody has been told this one.
+    if count_live(&ctx, organization).await? > MAX_LIVE_KEYS {
+        ctx.store.keys.revoke(key.id).await?;
+        return Err(too_many_keys());
+    }
     tracing::info!(key.id = %key.id, by = %caller.signed_in.account, "key created");
     Ok(CreatedKey { key: text.reveal().to_owned(), details: key.into() })
 }
@@ -57,9 +87,8 @@ pub(crate) async fn revoke(
     input: RevokeKey,
 ) -> Result<Acknowledgement, ApiError> {
     let keys = ctx.store.keys.list().await?;
-    let is_own = |key: &photofinish_store::model::key::Key| {
-        key.id == input.key && key.tenant.organization == caller.tenant.organization
-    };
+    let is_own =
+        |key: &StoredKey| key.id == input.key && key.tenant.organization == caller.tenant.organization;
     if !keys.iter().any(is_own) {
         return Err(ApiError::not_found());
     }

@@ -56,7 +56,7 @@ pub(crate) struct WaitingPhotos {
 /// A task of which one process at a time has the turn.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldTask {
-    /// `event_publisher`, `ledger`, `judging`, `erasing`, `retention`, `marking`; may grow.
+    /// `event_publisher`, `ledger`, `judging`, `erasing`, `retention`, `marking`, `selfies`; may grow.
     name: String,
     /// Where the process runs that does it; null if that has not reported.
     #[schema(required)]

@@ -24,7 +24,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
 use crate::model::ids::AlbumId;
 use crate::traits::Result;
-use crate::turns::{Turn, Turns, current_organization, on_behalf_of};
+use crate::turns::{Turn, Turns, spawn_on_same_behalf};
 
 /// Changes of at most this many faces are applied on the calling thread: what a worker finishes at once, half a megabyte of
 /// vectors of 256.
@@ -87,12 +87,8 @@ impl AlbumLoader {
     pub(super) fn update(self: &Arc<Self>, slot: &CacheSlot, reload: Reload) -> PendingUpdate {
         slot.updates.join_or_start(|ticket| {
             let (loader, slot) = (Arc::clone(self), slot.clone());
-            let update = async move { loader.run_update(&slot, reload, ticket).await };
             // An album has one organization, in whose turns its changes are read: those of others do not wait for them.
-            match current_organization() {
-                Some(organization) => tokio::spawn(on_behalf_of(organization, update)),
-                None => tokio::spawn(update),
-            };
+            spawn_on_same_behalf(async move { loader.run_update(&slot, reload, ticket).await });
         })
     }
 

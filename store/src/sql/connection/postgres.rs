@@ -1,8 +1,8 @@
 //! A Postgres server: the database of the cluster.
 //!
-//! Connections are few and shared. Each has its own limits, so that no statement, no lock and no silent server
-//! ([`TimedConnection`]) blocks a call forever. After a restart of the server the pool reconnects by itself; calls fail
-//! as `Unavailable` meanwhile.
+//! Connections are few and shared, by the organizations in turn. Each has its own limits, so that no statement, no lock
+//! and no silent server ([`TimedConnection`]) blocks a call forever. After a restart of the server the pool reconnects by
+//! itself; calls fail as `Unavailable` meanwhile.
 
 use std::io;
 use std::str::FromStr;
@@ -17,6 +17,7 @@ use crate::sql::connection::timed::{SqlxResult, TimedConnection};
 use crate::sql::connection::vacuum::vacuum;
 use crate::sql::error::store_error;
 use crate::traits::Result;
+use crate::turns::{Turns, current_organization};
 
 /// A connection that was idle for longer than this is pinged before it is used. One in steady use is not: a ping costs
 /// a round trip.
@@ -46,7 +47,8 @@ pub(crate) const ACCEPTS_WRITES: &str =
 /// How much of a Postgres server one process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum number of connections. A process that looks up API keys opens up to two more for them.
+    /// Maximum number of connections, one of which is left to others while an organization uses the rest. A process that
+    /// looks up API keys opens up to two more for them.
     pub connections: u32,
     /// How long a call waits for a connection.
     pub acquire_timeout: Duration,
@@ -82,6 +84,9 @@ pub(crate) struct PostgresServer {
     pub(crate) pool: PgPool,
     /// Opens its connections at the first look-up: a process without an API has none.
     key_readers: PgPool,
+    /// As many as there are connections in the pool.
+    turns: Turns,
+    acquire_timeout: Duration,
     step_timeout: Duration,
 }
 
@@ -114,7 +119,13 @@ impl PostgresServer {
             });
         let key_readers = pool.clone().max_connections(KEY_READERS).connect_lazy_with(options.clone());
         let pool = pool.connect_with(options).await.map_err(store_error("connect to the database"))?;
-        Ok(Self { pool, key_readers, step_timeout: limits.step_timeout() })
+        Ok(Self {
+            pool,
+            key_readers,
+            turns: Turns::with_one_for_others(limits.connections),
+            acquire_timeout: limits.acquire_timeout,
+            step_timeout: limits.step_timeout(),
+        })
     }
 
     /// Begins a transaction whose statements each see what was committed before them: what a transaction bases a
@@ -127,12 +138,19 @@ impl PostgresServer {
         self.acquire().await?.begin("begin isolation level repeatable read read only").await
     }
 
+    /// Waits for a turn of the organization on whose behalf the task runs. Whoever has a connection must not ask for a second
+    /// one: it could wait for itself.
     pub(crate) async fn acquire(&self) -> SqlxResult<TimedConnection> {
-        Ok(TimedConnection::new(self.pool.acquire().await?, self.step_timeout))
+        let acquire = async {
+            let turn = self.turns.take(current_organization()).await;
+            let connection = self.pool.acquire().await?;
+            Ok::<_, sqlx::Error>(TimedConnection::new(connection, Some(turn), self.step_timeout))
+        };
+        timeout(self.acquire_timeout, acquire).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<TimedConnection> {
-        Ok(TimedConnection::new(self.key_readers.acquire().await?, self.step_timeout))
+        Ok(TimedConnection::new(self.key_readers.acquire().await?, None, self.step_timeout))
     }
 
     /// Removes the dead versions of the rows of these tables. Returns whether it has: none goes while an older transaction

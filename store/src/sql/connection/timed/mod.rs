@@ -14,6 +14,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -27,6 +28,8 @@ use sqlx::{Describe, Either, Execute, Executor, PgConnection, Postgres, SqlStr};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::turns::Turn;
+
 /// How long a returned connection may take to roll back its transaction and to respond to a ping.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,10 +37,11 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) type SqlxResult<T> = Result<T, sqlx::Error>;
 
 /// The connection, with or without a transaction. When dropped, it rolls back and returns to its pool.
-#[derive(Debug)]
 pub(crate) struct TimedConnection {
     /// `Some` until the drop.
     connection: Option<PoolConnection<Postgres>>,
+    /// Passed on when the connection is back in its pool. `None` for one that is used without turns.
+    turn: Option<Turn>,
     /// How long one step of a call may take: a response, or the next row of it.
     step_timeout: Duration,
     in_transaction: bool,
@@ -46,9 +50,20 @@ pub(crate) struct TimedConnection {
     is_unusable: bool,
 }
 
+/// What an executor of sqlx has to be; its parts say nothing.
+impl fmt::Debug for TimedConnection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TimedConnection").finish_non_exhaustive()
+    }
+}
+
 impl TimedConnection {
-    pub(crate) fn new(connection: PoolConnection<Postgres>, step_timeout: Duration) -> Self {
-        Self { connection: Some(connection), step_timeout, in_transaction: false, is_unusable: false }
+    pub(crate) fn new(
+        connection: PoolConnection<Postgres>,
+        turn: Option<Turn>,
+        step_timeout: Duration,
+    ) -> Self {
+        Self { connection: Some(connection), turn, step_timeout, in_transaction: false, is_unusable: false }
     }
 
     pub(crate) async fn begin(mut self, statement: &'static str) -> SqlxResult<Self> {
@@ -177,9 +192,10 @@ impl<'c> Executor<'c> for &'c mut TimedConnection {
 impl Drop for TimedConnection {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
+        let turn = self.turn.take();
         match Handle::try_current() {
             Ok(runtime) if !self.is_unusable => {
-                drop(runtime.spawn(return_to_pool(connection, self.in_transaction)))
+                drop(runtime.spawn(return_to_pool(connection, turn, self.in_transaction)))
             }
             _ => discard(connection),
         }
@@ -191,7 +207,8 @@ fn discard(connection: PoolConnection<Postgres>) {
     drop(connection.detach());
 }
 
-async fn return_to_pool(mut connection: PoolConnection<Postgres>, in_transaction: bool) {
+/// The turn ends last, so that there is a connection for whoever has the next one.
+async fn return_to_pool(mut connection: PoolConnection<Postgres>, _turn: Option<Turn>, in_transaction: bool) {
     if in_transaction && !matches!(timeout(RETURN_TIMEOUT, connection.execute("rollback")).await, Ok(Ok(_))) {
         return discard(connection);
     }

@@ -6,11 +6,13 @@ use photofinish_servers::{Postgres, Proxy, ProxyFault};
 use sqlx::{Connection, PgConnection};
 
 use crate::error::StoreErrorKind;
+use crate::model::ids::OrganizationId;
 use crate::sql::connection::postgres::PostgresServer;
-use crate::sql::database::Database;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::statement::query;
 use crate::sql::{ServerLimits, migrate};
 use crate::traits::Result;
+use crate::turns::on_behalf_of;
 
 /// More than any call may wait here for a connection, a statement and the return to the pool.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
@@ -81,11 +83,17 @@ async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Begins a transaction of another organization each time: none has all connections.
+async fn begin_of_any(database: &Database) -> Transaction {
+    on_behalf_of(OrganizationId::generate(), database.begin_write(OPERATION)).await.unwrap()
+}
+
 /// Asserts that all connections of the pool work at the same time.
 async fn assert_all_connections_work(database: &Database) {
     let mut readers = Vec::new();
     for _ in 0..CONNECTIONS {
-        readers.push(within_limit(database.acquire_reader(OPERATION)).await.unwrap());
+        let reader = on_behalf_of(OrganizationId::generate(), database.acquire_reader(OPERATION));
+        readers.push(within_limit(reader).await.unwrap());
     }
     for reader in &mut readers {
         let (one,): (i64,) =
@@ -99,9 +107,9 @@ async fn a_lost_network_fails_every_call_and_frees_every_connection() {
     let Some(server) = ProxiedServer::start().await else { return };
     let (database, pool) = server.open_database(SHORT).await;
     // In the middle of a transaction, before its commit, and while being returned to the pool.
-    let mut in_statement = database.begin_write(OPERATION).await.unwrap();
-    let before_commit = database.begin_write(OPERATION).await.unwrap();
-    let returned = database.begin_write(OPERATION).await.unwrap();
+    let mut in_statement = begin_of_any(&database).await;
+    let before_commit = begin_of_any(&database).await;
+    let returned = begin_of_any(&database).await;
     assert_eq!(pool.size(), CONNECTIONS);
     server.proxy.set_fault(ProxyFault::Blackhole);
     drop(returned);
