@@ -101,9 +101,12 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- /* Those without a place in `settings`, and PUBLIC_URL, which may come from a ConfigMap. */ -}}
 {{- $elsewhere := list "PUBLIC_URL" "SECRET_KEY" "SECRET_KEY_OLD" "QUEUE_CREDENTIALS" "CONSOLE_DIR" "MODELS" "MODELS_DIR" "ONNXRUNTIME"
       "DATABASE_URL" "QUEUE_URL" "QUEUE_STREAM" "STORAGE_URL" "STORAGE_PUBLIC_ENDPOINT" "DATA_DIR" "DEVICE" "LISTEN" "ADMIN_LISTEN" "CONSOLE_LISTEN" -}}
+{{- /* `valueFrom` has no place in `settings`: refused only where the chart needs the value. */ -}}
+{{- $needed := list "CONSOLE_URL" "DRAIN_SECONDS" "ENVIRONMENT" "LEASE_SECONDS" "PROBE_SECONDS" "PROXIES" "SWEEP_HOURS" "UPLOAD_SECONDS" -}}
 {{- range .Values.extraEnv -}}
 {{- $setting := trimPrefix "PHOTOFINISH_" .name -}}
-{{- if and (ne $setting .name) (not (has $setting $elsewhere)) -}}
+{{- $is_plain := or (hasKey . "value") (has $setting $needed) -}}
+{{- if and (ne $setting .name) $is_plain (not (has $setting $elsewhere)) -}}
 {{- $problems = append $problems (printf "extraEnv gives %s: use settings.%s, which the chart checks and follows." .name $setting) -}}
 {{- end -}}
 {{- end -}}

@@ -35,7 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 
 {{/* Where a pod listens. Takes (list $ 8080). */}}
 {{- define "photofinish.listen" -}}
-{{- $address := (first .).Values.service.listenAddress -}}
+{{- $address := default "0.0.0.0" (first .).Values.service.listenAddress -}}
 {{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $address)) $address (index . 1) -}}
 {{- end -}}
 

@@ -25,6 +25,11 @@ pub trait Blobs: Send + Sync {
         buffer.extend_from_slice(&bytes);
         Ok(buffer)
     }
+    /// For how long [`read_into`](Self::read_into) of at most so many bytes may take, more than other calls. None for a storage
+    /// that does not limit the pauses in what it sends: one that has died is noticed by the time alone.
+    fn time_to_receive(&self, _max_bytes: u64) -> Duration {
+        Duration::ZERO
+    }
     /// Writes or replaces an object; durable when it returns.
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()>;
     /// Returns a URL that accepts HTTP PUT under the conditions.

@@ -82,7 +82,8 @@ pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io
     tokio::spawn(async move {
         // Three photos are in memory: one is read, one waits, one is written.
         for (key, bytes) in keys {
-            let photo = blobs.read(&key, bytes).await.map_err(io::Error::other);
+            let photo = blobs.read_into(&key, bytes, Vec::new()).await;
+            let photo = photo.map(Bytes::from).map_err(io::Error::other);
             if photos.send(photo).await.is_err() {
                 // The client has gone.
                 return;

@@ -39,8 +39,8 @@ const CONCURRENT_HEADS: usize = 32;
 const MAX_DOWNLOADS: usize = 4;
 /// How many of them the clients of one network may have: somebody who reads slowly keeps no other network from downloading.
 const MAX_OF_NETWORK: usize = 2;
-/// How many of them may be of one organization: those who read its photos slowly, from several networks, keep no other's waiting.
-const MAX_OF_ORGANIZATION: usize = MAX_DOWNLOADS / 2;
+/// How many of them may be of one organization: those who read its photos slowly, from several networks, leave a place to others.
+const MAX_OF_ORGANIZATION: usize = MAX_DOWNLOADS - 1;
 /// When one may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 

@@ -59,7 +59,10 @@ impl ColumnResizer {
         for begin in (0..target).step_by(VALUES) {
             // The last step may write some values once more.
             let begin = begin.min(target - VALUES);
-            let window = (weights.cells[begin / 3][0] as usize * 3).min(source - WINDOW);
+            // At the left edge a later pixel may begin before an earlier one, whose outermost weight is zero.
+            let pixels = begin / 3..=(begin + VALUES - 1) / 3;
+            let first = weights.cells[pixels].iter().map(|[first, ..]| *first as usize).min()?;
+            let window = (first * 3).min(source - WINDOW);
             steps.push(Step { window, target: begin });
             for pair in 0..operands_per_step {
                 operands.push(Operand::new(&weights, begin, window, 2 * pair)?);
@@ -125,7 +128,7 @@ impl Operand {
             let (value, tap) = (begin + lane / 2, tap + lane % 2);
             let [first, offset, count] = weights.cells[value / 3].map(|it| it as usize);
             if tap < count {
-                let place = (first + tap) * 3 + value % 3 - window;
+                let place = ((first + tap) * 3 + value % 3).checked_sub(window)?;
                 operand.places[lane] = (place < WINDOW).then_some(place as u16)?;
                 operand.weights[lane] = i16::try_from(weights.weights[offset + tap]).ok()?;
             }
@@ -194,13 +197,13 @@ mod tests {
             (22, 21),
             (21, 40),
             (22, 3000),
+            (22, 154),
             (33, 22),
         ] {
             for rows in [1, 7, 8, 19] {
                 // Extremes, which overshoot at edges, and everything in between.
                 let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
-                let value =
-                    |i: u32| if i % 7 < 3 { noise(i) & 128 | (noise(i) >> 7) * 127 } else { noise(i) };
+                let value = |i: u32| if i % 7 < 3 { noise(i) / 128 * 255 } else { noise(i) };
                 let pixels: Vec<u8> = (0..from * rows * 3).map(value).collect();
                 let Some(resizer) = ColumnResizer::new(from, to) else { continue };
                 prepared += 1;

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::time::Duration;
 
 use photofinish_models::traits::Interrupt;
-use photofinish_store::blobs::cloud::Timeouts;
 use photofinish_store::error::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -101,16 +100,16 @@ impl StoreClient {
         self.run_cancellable(component, with_timeout(component, CALL_TIMEOUT, call))
     }
 
-    /// Does the same with a read of at most `max_bytes`, for which a storage has more time.
+    /// Does the same with a read, for which the storage has `more_time`.
     ///
     /// # Errors
     /// The outer error when the read takes longer than the storage permits, or the generation ends.
     pub(crate) fn read<T>(
         &self,
-        max_bytes: u64,
+        more_time: Duration,
         read: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        let limit = CALL_TIMEOUT.saturating_add(Timeouts::for_body(max_bytes));
+        let limit = CALL_TIMEOUT.saturating_add(more_time);
         self.run_cancellable(Component::Storage, with_timeout(Component::Storage, limit, read))
     }
 

@@ -22,6 +22,10 @@ pub const IDLE_LIFETIME: Duration = Duration::from_secs(5);
 /// budget counts it.
 const MAX_OVERSIZE_FACTOR: usize = 2;
 
+/// The buffer of a file may be larger than the file by its length divided by this. Less than for pixels: many files are in memory
+/// at once, each counted with its length.
+const FILE_SPARE_DIVISOR: usize = 4;
+
 /// Idle buffers, the longest idle first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferPool(Arc<Mutex<Vec<IdleBuffer>>>);
@@ -43,7 +47,16 @@ impl BufferPool {
     /// Returns a buffer of `bytes` bytes of unspecified content: the smallest idle one that is large enough and not more
     /// than [`MAX_OVERSIZE_FACTOR`] times as large, or a new one.
     pub(crate) fn acquire_buffer(&self, bytes: usize) -> Vec<u8> {
-        let fits = bytes..=bytes.saturating_mul(MAX_OVERSIZE_FACTOR);
+        self.acquire_within(bytes, bytes.saturating_mul(MAX_OVERSIZE_FACTOR))
+    }
+
+    /// Does the same for a file, of a buffer that is at most a quarter larger.
+    pub(crate) fn acquire_file_buffer(&self, bytes: usize) -> Vec<u8> {
+        self.acquire_within(bytes, bytes.saturating_add(bytes / FILE_SPARE_DIVISOR))
+    }
+
+    fn acquire_within(&self, bytes: usize, most: usize) -> Vec<u8> {
+        let fits = bytes..=most;
         let mut idle = lock(&self.0);
         let fitting = (0..idle.len())
             .filter(|&i| fits.contains(&idle[i].capacity()))
@@ -183,7 +196,8 @@ mod tests {
         let file = PooledFile::new(bytes, &pool);
         assert_eq!((file[999], pool.idle_bytes()), (7, 0));
         drop(file);
-        let again = pool.acquire_buffer(900);
+        assert_eq!(pool.acquire_file_buffer(700).capacity(), 700, "more than a quarter larger");
+        let again = pool.acquire_file_buffer(900);
         assert_eq!(again.as_ptr(), address);
     }
 

@@ -71,9 +71,9 @@ impl Fetch {
 
     fn read(&self, lease: &Arc<Lease>, key: &ObjectKey, permit: BudgetPermit) -> Result<FetchStep, Outage> {
         let max_bytes = self.limits.max_file_bytes;
-        let buffer = self.pool.acquire_buffer(permit.bytes());
+        let buffer = self.pool.acquire_file_buffer(permit.bytes());
         let read = self.blobs.read_into(key, max_bytes, buffer);
-        match self.store_client.read(max_bytes, read)? {
+        match self.store_client.read(self.blobs.time_to_receive(max_bytes), read)? {
             Ok(bytes) => {
                 let bytes_read = bytes.len() as u64;
                 let bytes = PooledFile::new(bytes, &self.pool);

@@ -162,7 +162,10 @@ async fn a_read_that_goes_on_may_take_longer_than_a_call() {
     let settings = CloudSettings { timeouts, ..settings_through(&server, &faulty.proxy) };
     let bucket = open_bucket(&settings);
     faulty.proxy.set_fault(ProxyFault::Slow { bytes_per_second: PHOTO_BYTES as u64 / 3 });
-    assert!(bucket.read(&faulty.key, PHOTO_BYTES as u64).await.unwrap() == faulty.photo, "the bytes differ");
+    let bytes = bucket.read_into(&faulty.key, PHOTO_BYTES as u64, Vec::new()).await.unwrap();
+    assert!(bytes == faulty.photo, "the bytes differ");
+    let error = bucket.read(&faulty.key, PHOTO_BYTES as u64).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "requests wait for it: {error}");
 }
 
 #[tokio::test]

@@ -141,6 +141,14 @@ fn a_setting_is_refused_in_the_environment_unless_it_has_no_place_in_the_setting
     }
     let elsewhere = ["PUBLIC_URL", "SECRET_KEY_OLD", "QUEUE_CREDENTIALS", "CONSOLE_DIR", "MODELS_DIR"];
     given(&elsewhere).expect_success();
+    let from_config_map = |name: &str| {
+        let reference = json!({ "configMapKeyRef": { "name": "n", "key": "k" } });
+        let entry = json!([{ "name": format!("PHOTOFINISH_{name}"), "valueFrom": reference }]);
+        helm.template(CPU, &["--set-json", &format!("extraEnv={entry}")])
+    };
+    from_config_map("GALLERY_URL").expect_success();
+    let refused = from_config_map("DRAIN_SECONDS").stderr;
+    assert!(refused.contains("extraEnv gives PHOTOFINISH_DRAIN_SECONDS: "), "{refused}");
 }
 
 #[test]

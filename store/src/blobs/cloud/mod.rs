@@ -204,8 +204,15 @@ struct SignOptions {
 
 #[async_trait]
 impl Blobs for CloudObjects {
+    /// With the time limit of other calls: requests wait for what this reads.
     async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
-        self.read_into(key, max_bytes, Vec::new()).await.map(Bytes::from)
+        let path = self.path(key.as_str());
+        let read = self.read_into(key, max_bytes, Vec::new());
+        with_timeout(self.timeouts.total, &path, read).await.map(Bytes::from)
+    }
+
+    fn time_to_receive(&self, max_bytes: u64) -> Duration {
+        Timeouts::for_body(max_bytes)
     }
 
     async fn read_into(&self, key: &ObjectKey, max_bytes: u64, buffer: Vec<u8>) -> Result<Vec<u8>> {

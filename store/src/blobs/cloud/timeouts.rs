@@ -9,9 +9,12 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
-/// The least bytes a second of a read that goes on: many share a slow link, and none would end if all were given up for it. A photo
-/// of 50 MB then takes less than the quarter of an hour after which a pipeline without any progress is stalled.
+/// The least bytes a second of a read that goes on: many share a slow link, and none would end if all were given up for it.
 const MIN_READ_RATE: u64 = 64_000;
+
+/// The longest time for a body, enough for a photo of 50 MB: less than the quarter of an hour after which a pipeline without any
+/// progress is stalled.
+const MAX_BODY_TIME: Duration = Duration::from_secs(800);
 
 /// Time limits of the calls to a storage.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +46,8 @@ impl Timeouts {
 
     /// Returns for how long a body of at most so many bytes may be received while it goes on: each pause in it has the limit
     /// [`Self::read`].
-    pub fn for_body(max_bytes: u64) -> Duration {
-        Duration::from_secs(max_bytes / MIN_READ_RATE)
+    pub(crate) fn for_body(max_bytes: u64) -> Duration {
+        Duration::from_secs(max_bytes / MIN_READ_RATE).min(MAX_BODY_TIME)
     }
 
     /// The limit of reading an object of at most so many bytes.
