@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use photofinish_models::traits::Interrupt;
+use photofinish_store::blobs::cloud::Timeouts;
 use photofinish_store::error::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;

@@ -148,11 +148,10 @@ impl ProbeSupervisor {
                 // It may have waited for a call of others, such as one that compiles kernels, or that hangs.
                 let is_others = self.devices.longest_call().is_some_and(|call| call > started_at.elapsed());
                 // Beside others that hang nothing is excused: each one takes a thread for good.
-                let is_excused = self.hanging.is_empty() && !self.timed_out_before(&selfie);
+                let is_excused = is_others || self.hanging.is_empty() && !self.timed_out_before(&selfie);
                 self.abandon_worker();
-                let is_its_fault = !is_others && !is_excused;
                 let error =
-                    if is_its_fault { ProbeServiceError::TimedOut } else { ProbeServiceError::Unavailable };
+                    if is_excused { ProbeServiceError::Unavailable } else { ProbeServiceError::TimedOut };
                 (Err(error), false)
             }
             Err(RecvTimeoutError::Disconnected) => {
