@@ -1,7 +1,8 @@
 //! Objects in a bucket of S3, Google Cloud Storage or Azure, and the presigned URLs with which partners upload and
 //! runners download them: these transfers never pass through this service.
 //!
-//! Every call ends: with a result, or with `Unavailable` within [`Timeouts::total`], a read within [`Timeouts::for_read`].
+//! Every call ends: with a result, or with `Unavailable` within [`Timeouts::total`]; reading a photo's file has longer, by
+//! the size that it may have.
 
 mod client;
 mod location;

@@ -26,8 +26,8 @@ pub struct Timeouts {
     pub read: Duration,
     /// From the first attempt until the last one may begin.
     pub retry: Duration,
-    /// For a whole call with all its attempts, beside what [`Self::for_body`] adds to a read; for the removal of an album, per
-    /// thousand objects.
+    /// For a whole call with all its attempts, beside the time to receive the body of a photo's file; for the removal of an
+    /// album, per thousand objects.
     pub total: Duration,
     /// For removing the parts of a failed upload, after the call.
     pub cleanup: Duration,
