@@ -79,10 +79,16 @@ pub(crate) fn send(archive: Archive, blobs: Arc<dyn Blobs>) -> mpsc::Receiver<io
     let (photos, mut read) = mpsc::channel(1);
     let keys: Vec<(ObjectKey, u64)> =
         archive.entries.iter().map(|entry| (entry.key.clone(), entry.bytes)).collect();
+    let client = pieces.clone();
     tokio::spawn(async move {
         // Three photos are in memory: one is read, one waits, one is written.
         for (key, bytes) in keys {
-            let photo = blobs.read_into(&key, bytes, Vec::new()).await;
+            let photo = tokio::select! {
+                photo = blobs.read_into(&key, bytes, Vec::new()) => photo,
+                // Reading takes minutes from a slow storage: it ends with the client, and when writing has failed.
+                () = client.closed() => return,
+                () = photos.closed() => return,
+            };
             let photo = photo.map(Bytes::from).map_err(io::Error::other);
             if photos.send(photo).await.is_err() {
                 // The client has gone.
@@ -183,6 +189,7 @@ impl Write for PieceWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use async_trait::async_trait;
@@ -351,22 +358,22 @@ mod tests {
         assert_eq!(numbers.0.len(), 22 - 4);
     }
 
-    /// Storage that gives the same photo for every key, and counts by its references who has it.
-    struct OnePhoto(Arc<Vec<u8>>);
-
-    /// A photo that was read.
-    struct ReadPhoto(Arc<Vec<u8>>);
-
-    impl AsRef<[u8]> for ReadPhoto {
-        fn as_ref(&self) -> &[u8] {
-            &self.0
-        }
+    /// Storage that gives the same photo for every key, or lets who asks wait for ever.
+    #[derive(Default)]
+    struct OnePhoto {
+        photo: Vec<u8>,
+        is_hanging: bool,
+        reads: AtomicUsize,
     }
 
     #[async_trait]
     impl Blobs for OnePhoto {
         async fn read(&self, _: &ObjectKey, _: u64) -> Result<Bytes> {
-            Ok(Bytes::from_owner(ReadPhoto(Arc::clone(&self.0))))
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            if self.is_hanging {
+                std::future::pending::<()>().await;
+            }
+            Ok(self.photo.clone().into())
         }
 
         async fn write(&self, _: &ObjectKey, _: &str, _: Bytes) -> Result<()> {
@@ -394,21 +401,39 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_client_that_leaves_frees_the_memory_of_its_photos() {
-        let photo = Arc::new(vec![0; 1 << 20]);
-        let entries = entries(&[1 << 20; 8]);
-        let archive = Archive { bytes: measure(&entries, None), entries, note: None };
-        let mut pieces = send(archive, Arc::new(OnePhoto(Arc::clone(&photo))));
-        pieces.recv().await.unwrap().unwrap();
-        // This test and the storage have it, and three are in memory at most.
-        assert!((3..=5).contains(&Arc::strong_count(&photo)));
-        drop(pieces);
-        let is_freed = async {
-            while Arc::strong_count(&photo) > 1 {
+    /// Waits until nobody but the test has the storage.
+    async fn wait_until_unused(storage: &Arc<OnePhoto>) {
+        let is_unused = async {
+            while Arc::strong_count(storage) > 1 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), is_freed).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(20), is_unused).await.expect("photos are read for nobody");
+    }
+
+    fn archive_of_eight() -> Archive {
+        let entries = entries(&[1 << 20; 8]);
+        Archive { bytes: measure(&entries, None), entries, note: None }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_ends_the_reading_of_its_photos() {
+        let storage = Arc::new(OnePhoto { photo: vec![0; 1 << 20], ..OnePhoto::default() });
+        let mut pieces = send(archive_of_eight(), Arc::<OnePhoto>::clone(&storage));
+        pieces.recv().await.unwrap().unwrap();
+        drop(pieces);
+        wait_until_unused(&storage).await;
+        assert!(storage.reads.load(Ordering::SeqCst) <= 3, "more photos than three are in memory");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_while_the_storage_hangs_ends_the_reading() {
+        let storage = Arc::new(OnePhoto { is_hanging: true, ..OnePhoto::default() });
+        let pieces = send(archive_of_eight(), Arc::<OnePhoto>::clone(&storage));
+        while storage.reads.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(pieces);
+        wait_until_unused(&storage).await;
     }
 }

@@ -67,7 +67,8 @@ fn album_operations() -> Vec<Operation> {
             read("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
                     `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
                     queued or processing. A key that is revoked or expires ends the stream with the error. 429 with \
-                    `data.code` `TOO_MANY_STREAMS` if the key has 100 streams, or its organization 250."),
+                    `data.code` `TOO_MANY_STREAMS` if the key has 100 streams, or its organization 250, or fewer \
+                    where the service may open few files."),
             progress::get,
         )
         .with_events(progress::stream),
@@ -269,7 +270,8 @@ fn event_operations() -> Vec<Operation> {
                     response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \
                     after the header `last-event-id`, else after `cursor`, else now. An event `events.lost` says that \
                     older events are no longer kept. The stream ends with an error body as `event: error`. 429 with \
-                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams, or its organization 500.",
+                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams, or its organization 500, \
+                    or fewer where the service may open few files.",
             ),
             events::list,
         )
