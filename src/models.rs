@@ -41,8 +41,8 @@ fn open_zoo(config: &Config) -> anyhow::Result<Vec<Arc<dyn ModelFactory>>> {
     let OpenedRuntime { runtime, others } = open_runtime(config)?;
     tracing::info!(%runtime, "opened the models");
     let (networks, file) = (open_networks(config, runtime)?, tuning_file(config));
-    measuring::measure_apart(config, &networks, &file)?;
-    let first = networks.with_precision(config.settings.models.text_precision, Some(&file))?;
+    let precision = measuring::measure_apart(config, &networks, &file)?;
+    let first = networks.with_precision(precision, Some(&file))?;
     let others: Vec<ZooModels> = others.iter().map(|ordinal| first.on_device(*ordinal)).collect();
     Ok(std::iter::once(first).chain(others).map(|models| Arc::new(models) as Arc<dyn ModelFactory>).collect())
 }

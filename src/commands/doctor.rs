@@ -131,7 +131,6 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
         Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
     };
     let device = Finding { component: "device", state: Ok(describe_device(&runtime)) };
-    let has_choice = runtime.has_openvino();
     let networks = match models::open_networks(config, runtime) {
         Ok(networks) => networks,
         Err(error) => {
@@ -151,7 +150,13 @@ fn check_device(config: &Config, runtime: anyhow::Result<Runtime>) -> Vec<Findin
     };
     let light = Finding { component: "light text detector", state: light };
     let speed = match config.settings.models.text_precision {
-        _ if !has_choice => Ok("f32 for all networks, nothing to choose".to_owned()),
+        _ if !networks.has_choice() => Ok("f32 for all networks, nothing to choose".to_owned()),
+        PrecisionChoice::Always(Precision::F16) if networks.runtime().is_gpu() => {
+            Ok("f16 for the networks that have a file for it, f32 for the others, as configured".to_owned())
+        }
+        PrecisionChoice::Always(_) if networks.runtime().is_gpu() => {
+            Ok("f32 for all networks, as configured".to_owned())
+        }
         PrecisionChoice::Always(Precision::Int8) => {
             Ok("int8 for the networks that have a file for it, f32 for the others, as configured".to_owned())
         }
@@ -166,10 +171,14 @@ fn describe_device(runtime: &Runtime) -> String {
     devices::describe().map_or(runtime.to_string(), |device| format!("{runtime}; {device}"))
 }
 
-/// Returns the measurements of the last start, or measures and does not keep it: the data folder may be a wrong one.
+/// Returns the measurements of the last start, or measures and does not keep it: the data folder may be a wrong one. On a GPU a
+/// measurement may take minutes, and end its process.
 fn describe_speeds(config: &Config, networks: &ZooModels) -> anyhow::Result<String> {
     let measurements = match networks.measured(&models::tuning_file(config))? {
         Some(measurements) => measurements,
+        None if networks.runtime().is_gpu() => {
+            return Ok("not measured yet: the first start does, and `photofinish models tune`".to_owned());
+        }
         None => networks.measure(None)?,
     };
     Ok(measurements.lines().join("; "))

@@ -15,7 +15,7 @@ use crate::models;
 pub enum ModelsCommand {
     /// Compares every model file with its SHA-256; exit code 1 when no set is complete
     Verify,
-    /// Measures again how fast each network is on this CPU in each library and precision, and keeps the choice
+    /// Measures again how fast each network is on this device in each library and precision, and keeps the choice
     Tune,
 }
 
@@ -54,13 +54,13 @@ pub fn tune(config: &Config) -> anyhow::Result<ExitCode> {
         Ok(()) | Err(_) => {}
     }
     let networks = models::open_networks(config, models::open_runtime(config)?.runtime)?;
-    if !networks.runtime().has_openvino() {
+    if !networks.has_choice() {
         println!("{}: nothing to choose", networks.runtime());
         return Ok(ExitCode::SUCCESS);
     }
     let measurements = networks.measure(Some(&file))?;
     println!("{}", measurements.circumstances());
-    for line in measurements.lines() {
+    for line in measurements.lines().iter().chain(measurements.failures()) {
         println!("  {line}");
     }
     Ok(ExitCode::SUCCESS)

@@ -36,7 +36,7 @@ use photofinish_store::{QueueSettings, ServerLimits};
 use url::Url;
 
 pub use self::gc::GcSchedule;
-pub use self::models::{BIB_GATES, ModelKind};
+pub use self::models::{BIB_GATES, DEVICES, ModelKind};
 pub use self::parsers::MEGABYTE;
 pub use self::pipeline::Capacity;
 use self::redact::{redact_servers, redact_url};

@@ -18,7 +18,8 @@ const KINDS: Choice<ModelKind> = Choice(&[
     ("fake", ModelKind::Fake),
 ]);
 
-const DEVICES: Choice<DeviceChoice> = Choice(&[
+/// The devices of the models, by name.
+pub const DEVICES: Choice<DeviceChoice> = Choice(&[
     ("auto", DeviceChoice::Auto),
     ("cpu", DeviceChoice::Cpu),
     ("cuda", DeviceChoice::Cuda),
@@ -69,7 +70,7 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = DEVICES)]
     pub device: DeviceChoice,
-    /// Precision of the networks under OpenVINO; auto measures at the first start what is fastest on this CPU, int8 needs one with VNNI instructions, with f16 the text detectors stay in f32
+    /// Precision of the networks, under OpenVINO or on a GPU; auto measures at the first start what is fastest on this device, int8 needs a CPU with VNNI instructions, with f16 the text detectors stay in f32, a GPU takes bf16 and int8 as f32
     #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
     pub text_precision: PrecisionChoice,

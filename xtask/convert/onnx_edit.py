@@ -49,7 +49,7 @@ class Network:
         """Removes nodes."""
         self.nodes = [node for node in self.nodes if not any(node is removed for removed in nodes)]
 
-    def save(self, path):
+    def save(self, path, operator_set=OPERATOR_SET):
         """Writes the network without the constants that nothing uses any more."""
         used = {name for node in self.nodes for name in node.input}
         for node in self.nodes:
@@ -61,7 +61,7 @@ class Network:
         ]
         graph = self.model.graph
         rewritten = helper.make_graph(self.nodes, graph.name, graph.input, graph.output, weights)
-        model = helper.make_model(rewritten, opset_imports=[helper.make_opsetid("", OPERATOR_SET)])
+        model = helper.make_model(rewritten, opset_imports=[helper.make_opsetid("", operator_set)])
         model.ir_version = IR_VERSION
         model.producer_name = "photofinish"
         model.producer_version = ""

@@ -30,7 +30,7 @@ def prepare(network):
     raise_squeezes(network)
     fold(network)
     split_transposed_convolutions(network)
-    normalise(network)
+    normalise(network, "quantised")
 
 
 def raise_squeezes(network):
@@ -69,10 +69,10 @@ def split_transposed_convolutions(network):
     network.nodes = nodes
 
 
-def normalise(network):
+def normalise(network, name_of_graph):
     """Makes the same network from two sources the same file: names are those of its layers' kinds and numbers, and the sides
     of a kernel stand in its weights alone."""
-    network.model.graph.name = "quantised"
+    network.model.graph.name = name_of_graph
     renamed, constants = {}, {}
     for number, node in enumerate(network.nodes):
         sides = [attribute for attribute in node.attribute if attribute.name == "kernel_shape"]

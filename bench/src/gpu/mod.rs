@@ -197,6 +197,7 @@ fn compare_networks(
     let of_device = observe_device(device, options, folder, scratch, None)?;
     let of_cpu = observe_device("cpu", options, folder, scratch, Some(device))?;
     report.versions.push(of_device.runtime.clone());
+    report.notes.extend(of_device.precisions.iter().map(|line| format!("Precision of {line}.")));
     let agreement = compare_readings(&of_device, &of_cpu);
     report.tables.push(agreement.to_table("Each network, on the faces that the device found"));
     report.goals.extend(build_goals("networks", &agreement));

@@ -69,6 +69,8 @@ pub struct DeviceReadings {
     pub texts: Vec<Vec<ObservedText>>,
     /// The networks one item at a time, and in batches.
     pub speeds: Vec<NetworkSpeed>,
+    /// A line for each network and precision that a GPU has a choice of: time, agreement with f32, and which is chosen.
+    pub precisions: Vec<String>,
 }
 
 /// Pictures per second of a network by itself, with what it needs of the processor.
@@ -143,6 +145,11 @@ pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
     let mut readings = observe_pictures(&models, &pictures, before.as_ref())?;
     readings.speeds = measure_speeds(&models, &pictures, &readings)?;
     readings.runtime = networks::describe_runtime(&models, &options.paths)?;
+    if models.runtime().is_gpu() && models.has_choice() {
+        let measured = models.measure(None)?;
+        readings.precisions =
+            measured.lines().into_iter().chain(measured.failures().iter().cloned()).collect();
+    }
     std::fs::write(&options.out, serde_json::to_vec(&readings)?)
         .with_context(|| format!("writing {}", options.out.display()))
 }

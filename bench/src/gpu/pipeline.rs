@@ -73,7 +73,7 @@ impl Watch {
     }
 }
 
-/// `precision` is that of networks on a processor; those on a device have f32.
+/// `precision` is that of the networks: f32 where devices are compared, what is fastest on each where their speed is.
 fn start(paths: &InputPaths, device: &str, precision: &str) -> anyhow::Result<Service> {
     // The light text detector is of the CPU alone, and finds other texts in a few cases: what is compared does without it.
     let settings = [

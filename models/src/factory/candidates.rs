@@ -15,13 +15,21 @@ const DIGEST_LETTERS: usize = 12;
 const TEXT_BLACK_AND_WHITE: [f32; 2] = [-1.0, 1.0];
 
 impl ZooModels {
+    /// The networks with a choice: on a GPU those that have a file for it, in calls of as many items as are usual there.
     pub(super) fn list_candidates(&self) -> Result<Vec<Candidate>, ModelError> {
+        let (is_gpu, sizes) = (self.runtime.is_gpu(), self.runtime.batch_sizes());
         let candidate = |model: &Model, workload, rows: u32, columns: u32, black_and_white| Candidate {
             identity: model.identity(),
             file: model.locate(&self.folder),
-            quantised: model.locate_quantised(&self.folder),
+            quantised: model.locate_quantised(&self.folder).filter(|_| !is_gpu),
+            halved: model.locate_halved(&self.folder).filter(|_| is_gpu),
             workload,
-            input_shape: [3, rows as usize, columns as usize],
+            input_shape: [
+                if model.role == ModelRole::FaceEmbedder { sizes.embed } else { sizes.read },
+                3,
+                rows as usize,
+                columns as usize,
+            ],
             black_and_white,
         };
         let embedder = self.model(ModelRole::FaceEmbedder)?;
@@ -61,6 +69,7 @@ impl ZooModels {
             let measured = candidate(gate, Workload::BibGate, input.height, input.width, [0.0, 255.0]);
             candidates.push(Candidate { identity: self.identity_in_use(gate.role)?, ..measured });
         }
+        candidates.retain(|candidate| !is_gpu || candidate.halved.is_some());
         Ok(candidates)
     }
 

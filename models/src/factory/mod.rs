@@ -132,10 +132,11 @@ impl ZooModels {
         precision: PrecisionChoice,
         cache: Option<&Path>,
     ) -> Result<Self, ModelError> {
-        if !self.runtime.has_openvino() {
+        if !self.has_choice() {
             return Ok(self);
         }
         self.backends = match precision {
+            PrecisionChoice::Always(precision) if self.runtime.is_gpu() => Backends::on_gpu(precision),
             PrecisionChoice::Always(precision) => {
                 tuning::check_precision(precision, &Cpu::detect())?;
                 Backends::in_precision(precision)
@@ -163,6 +164,12 @@ impl ZooModels {
             "chose the backends of the networks"
         );
         Ok(self)
+    }
+
+    /// Whether networks can be computed in several ways here: the library contains OpenVINO, or there are files for GPUs.
+    pub fn has_choice(&self) -> bool {
+        let has_gpu_files = || self.list_candidates().is_ok_and(|candidates| !candidates.is_empty());
+        self.runtime.has_openvino() || self.runtime.is_gpu() && has_gpu_files()
     }
 
     /// Measures every network whose input has one shape, or returns what `cache` knows.
@@ -266,14 +273,16 @@ impl ZooModels {
         backend: Backend,
     ) -> Result<Network, ModelError> {
         self.full_frame_detector.free_if_lost(self.runtime.kernels());
-        let (items, file) = match (self.runtime.batches(), backend) {
-            (true, _) => (Items::Many, model.locate_for_batches(&self.folder)),
-            (false, Backend::OpenVino(Precision::Int8)) => {
-                let quantised = model.locate_quantised(&self.folder).map(|quantised| quantised.file);
-                (Items::One, quantised.unwrap_or_else(|| model.locate(&self.folder)))
-            }
-            (false, _) => (Items::One, model.locate(&self.folder)),
+        let (items, in_f32) = match self.runtime.batches() {
+            true => (Items::Many, model.locate_for_batches(&self.folder)),
+            false => (Items::One, model.locate(&self.folder)),
         };
+        let converted = match backend {
+            Backend::OpenVino(Precision::Int8) => model.locate_quantised(&self.folder),
+            Backend::OnnxRuntimeF16 => model.locate_halved(&self.folder),
+            Backend::OnnxRuntime | Backend::OpenVino(_) => None,
+        };
+        let file = converted.map_or(in_f32, |converted| converted.file);
         Network::load(&self.runtime, &file, workload, items, backend)
     }
 }

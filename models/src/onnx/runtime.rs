@@ -18,7 +18,7 @@ use crate::traits::{BatchSizes, ModelError};
 /// Oldest supported minor version of ONNX Runtime 1; matches the `api-23` feature of the `ort` crate.
 const MIN_MINOR_VERSION: u32 = 23;
 
-/// Precision of a network under OpenVINO.
+/// Precision of a network under OpenVINO or on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit floats.
@@ -26,7 +26,7 @@ pub enum Precision {
     /// 16 bits with the exponent range of 32. Takes half the time on CPUs with AMX-BF16 and finds as many of the 177
     /// labelled bibs; twice the time on those with AVX512-BF16 alone, and two to four times on others, which emulate it.
     Bf16,
-    /// 16 bits with 5 of exponent. Only for CPUs with AVX512-FP16 or AMX-FP16.
+    /// 16 bits with 5 of exponent. Only for CPUs with AVX512-FP16 or AMX-FP16, and for GPUs.
     F16,
     /// 8-bit integers in the heaviest convolutions of the networks that have a file for it, 32-bit floats elsewhere. Takes
     /// about half the time of floats on CPUs with VNNI instructions; without them sums of two products may overflow.
@@ -44,11 +44,13 @@ impl Precision {
     }
 }
 
-/// What computes a network on a CPU.
+/// What computes a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// ONNX Runtime's own kernels, in f32.
+    /// ONNX Runtime's own kernels, or those of its provider for the device, in f32.
     OnnxRuntime,
+    /// The same in f16, with the network's file for it. For GPUs: CPUs convert and compute in f32.
+    OnnxRuntimeF16,
     /// OpenVINO.
     OpenVino(Precision),
 }
@@ -57,6 +59,7 @@ impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OnnxRuntime => f.write_str("ONNX Runtime f32"),
+            Self::OnnxRuntimeF16 => f.write_str("ONNX Runtime f16"),
             Self::OpenVino(precision) => write!(f, "OpenVINO {precision}"),
         }
     }
@@ -167,6 +170,16 @@ impl Runtime {
         format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
     }
 
+    /// Describes the GPU by its kind and name; `None` on a CPU.
+    pub(crate) fn describe_gpu(&self) -> Option<String> {
+        if self.device == NetworkDevice::Cpu {
+            return None;
+        }
+        // Where it does not open, the first network says why.
+        let gpu = self.kernels.open().ok().and_then(|()| self.kernels.lend());
+        Some(format!("{} {}", self.device, gpu.map(|gpu| gpu.name()).unwrap_or_default()))
+    }
+
     /// The library's file.
     pub fn library(&self) -> &Path {
         &self.settings.library
@@ -185,6 +198,11 @@ impl Runtime {
     /// Whether networks can run under OpenVINO: the library contains it and the device is a CPU.
     pub fn has_openvino(&self) -> bool {
         self.has_openvino
+    }
+
+    /// Whether networks run on a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.device != NetworkDevice::Cpu
     }
 
     /// The device in use.

@@ -1,10 +1,10 @@
-//! Chooses what computes each network on a CPU, by measuring on this machine: which library and precision is fastest
-//! differs between CPUs by factors of two to four, in both directions.
+//! Chooses what computes each network, by measuring on this machine: which library and precision is fastest differs between CPUs
+//! by factors of two to four, in both directions. On a GPU the precision alone is chosen.
 //!
 //! Each network runs on a built-in test picture in every backend and precision that exists here, all of them in turns, so that
 //! other work on the machine slows none of them alone. Of those whose outputs agree with ONNX Runtime's in f32, the one with
 //! the shortest run is chosen, and of two that are as fast the more exact one. The result is kept in a file until
-//! the CPU, the library or a network changes. Face detection is not measured: its input has another shape for each photo,
+//! the CPU or GPU, the library or a network changes. Face detection is not measured: its input has another shape for each photo,
 //! and OpenVINO would prepare memory for every one.
 
 mod measurements;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use photofinish_kernels::image::tensor::Tensor;
-use photofinish_zoo::{NetworkFile, QuantisedFile};
+use photofinish_zoo::{ConvertedFile, NetworkFile};
 
 pub use self::measurements::{Measurement, Measurements};
 use crate::onnx::cpu::Cpu;
@@ -35,9 +35,9 @@ const DIGEST_LETTERS: usize = 12;
 /// The precision an operator configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrecisionChoice {
-    /// The fastest on this CPU.
+    /// The fastest on this device.
     Auto,
-    /// This one under OpenVINO.
+    /// This one, under OpenVINO or, where it is f16, on a GPU; f32 on others.
     Always(Precision),
 }
 
@@ -75,6 +75,15 @@ impl Backends {
         let all = Self::all(Backend::OpenVino(precision));
         Self { text_detector, light_text_detector: text_detector, ..all }
     }
+
+    /// What computes on a GPU in this precision: in f32, but for f16 and the networks that have a file for it.
+    pub fn on_gpu(precision: Precision) -> Self {
+        let chosen = match precision {
+            Precision::F16 => Backend::OnnxRuntimeF16,
+            Precision::F32 | Precision::Bf16 | Precision::Int8 => Backend::OnnxRuntime,
+        };
+        Self { embedder: chosen, recogniser: chosen, ..Self::all(Backend::OnnxRuntime) }
+    }
 }
 
 /// A network to measure.
@@ -85,11 +94,13 @@ pub struct Candidate {
     /// The model file.
     pub file: NetworkFile,
     /// The file of the same network with 8-bit integers, if there is one.
-    pub quantised: Option<QuantisedFile>,
+    pub quantised: Option<ConvertedFile>,
+    /// The file of the same network with floats of 16 bits, if there is one that may be chosen here.
+    pub halved: Option<ConvertedFile>,
     /// What it is used for.
     pub workload: Workload,
-    /// The shape of its input: planes, rows, columns.
-    pub input_shape: [usize; 3],
+    /// The shape of its input: items, planes, rows, columns.
+    pub input_shape: [usize; 4],
     /// The input values of a black and of a white pixel.
     pub black_and_white: [f32; 2],
 }
@@ -120,10 +131,11 @@ fn list_backends(has_openvino: bool, cpu: &Cpu, candidate: &Candidate) -> Vec<Ba
         let native = cpu.precisions.iter().copied().filter(suits);
         backends.extend([Precision::F32].into_iter().chain(native).map(Backend::OpenVino));
     }
+    backends.extend(candidate.halved.is_some().then_some(Backend::OnnxRuntimeF16));
     backends
 }
 
-/// Returns the measurements in `cache` if they were made with this CPU, library and networks; otherwise measures, and
+/// Returns the measurements in `cache` if they were made with this device, library and networks; otherwise measures, and
 /// writes them there.
 ///
 /// # Errors
@@ -154,7 +166,7 @@ pub fn measure_or_load(
     Ok(measurements)
 }
 
-/// Returns the measurements in `cache` if they were made with this CPU, library and networks.
+/// Returns the measurements in `cache` if they were made with this device, library and networks.
 pub fn load(runtime: &Runtime, candidates: &[Candidate], cache: &Path) -> Option<Measurements> {
     Measurements::load(cache, &describe_circumstances(runtime, &Cpu::detect(), candidates))
 }
@@ -172,18 +184,18 @@ pub fn log(measurements: &Measurements) {
 /// Everything that a measurement depends on.
 fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
     let describe = |candidate: &Candidate| {
-        let [_, rows, columns] = candidate.input_shape;
-        let network = format!("{} {columns}x{rows}", candidate.identity);
-        match &candidate.quantised {
-            Some(quantised) => {
-                let digest = quantised.sha256.get(..DIGEST_LETTERS).unwrap_or(&quantised.sha256);
-                format!("{network} (int8 {digest})")
-            }
-            None => network,
-        }
+        let [items, _, rows, columns] = candidate.input_shape;
+        let items = if items == 1 { String::new() } else { format!("{items}x") };
+        let converted = [("int8", &candidate.quantised), ("f16", &candidate.halved)];
+        let digests = converted.into_iter().filter_map(|(precision, converted)| {
+            let sha256 = &converted.as_ref()?.sha256;
+            Some(format!(" ({precision} {})", sha256.get(..DIGEST_LETTERS).unwrap_or(sha256)))
+        });
+        format!("{} {items}{columns}x{rows}{}", candidate.identity, digests.collect::<String>())
     };
     let networks: Vec<String> = candidates.iter().map(describe).collect();
-    format!("{} {}, {}, {}", cpu.name, cpu.generation, runtime.describe_library(), networks.join(", "))
+    let device = runtime.describe_gpu().unwrap_or_else(|| format!("{} {}", cpu.name, cpu.generation));
+    format!("{device}, {}, {}", runtime.describe_library(), networks.join(", "))
 }
 
 fn measure_network(
@@ -192,9 +204,8 @@ fn measure_network(
     backends: &[Backend],
     measurements: &mut Measurements,
 ) -> Result<(), ModelError> {
-    let [planes, rows, columns] = candidate.input_shape;
     let mut input = Tensor::default();
-    input.reshape([1, planes, rows, columns]);
+    input.reshape(candidate.input_shape);
     picture::draw(&mut input, candidate.black_and_white);
     let mut opened: Vec<OpenBackend> = Vec::with_capacity(backends.len());
     for &backend in backends {
@@ -250,11 +261,14 @@ impl OpenBackend {
         backend: Backend,
         input: &Tensor,
     ) -> Result<Self, ModelError> {
-        let file = match (backend, &candidate.quantised) {
-            (Backend::OpenVino(Precision::Int8), Some(quantised)) => &quantised.file,
-            _ => &candidate.file,
+        let converted = match backend {
+            Backend::OpenVino(Precision::Int8) => candidate.quantised.as_ref(),
+            Backend::OnnxRuntimeF16 => candidate.halved.as_ref(),
+            Backend::OnnxRuntime | Backend::OpenVino(_) => None,
         };
-        let mut network = Network::load(runtime, file, candidate.workload, Items::One, backend)?;
+        let file = converted.map_or(&candidate.file, |converted| &converted.file);
+        let items = if runtime.batches() { Items::Many } else { Items::One };
+        let mut network = Network::load(runtime, file, candidate.workload, items, backend)?;
         let output = network.run(input)?.first()?.values.to_vec();
         Ok(Self { backend, network, output, shortest: Duration::MAX })
     }
@@ -267,11 +281,11 @@ impl OpenBackend {
     }
 }
 
-/// Cosine of two outputs; 0 when they differ in length.
+/// Cosine of two outputs; 0 when they differ in length, and where a number has exceeded the range of its precision.
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let lengths = (dot(a, a) * dot(b, b)).sqrt();
-    if a.len() == b.len() && lengths > 0.0 { dot(a, b) / lengths } else { 0.0 }
+    if a.len() == b.len() && lengths > 0.0 && lengths.is_finite() { dot(a, b) / lengths } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -286,12 +300,13 @@ mod tests {
             identity: "network@1".into(),
             file: file("network.onnx"),
             quantised: None,
+            halved: None,
             workload: Workload::Embedding,
-            input_shape: [3, 128, 128],
+            input_shape: [1, 3, 128, 128],
             black_and_white: [0.0, 255.0],
         };
-        let quantised = QuantisedFile { file: file("network_int8.onnx"), sha256: "0".repeat(64) };
-        let integers = Candidate { quantised: Some(quantised), ..floats.clone() };
+        let converted = |name: &str| Some(ConvertedFile { file: file(name), sha256: "0".repeat(64) });
+        let integers = Candidate { quantised: converted("network_int8.onnx"), ..floats.clone() };
         let cpu = Cpu { precisions: vec![Bf16, F16, Int8], ..Cpu::detect() };
         let backends = |precisions: &[Precision]| -> Vec<Backend> {
             let openvino = precisions.iter().copied().map(Backend::OpenVino);
@@ -305,6 +320,8 @@ mod tests {
         let old = Cpu { precisions: Vec::new(), ..cpu.clone() };
         assert_eq!(list_backends(true, &old, &integers), backends(&[F32]));
         assert_eq!(list_backends(false, &cpu, &integers), backends(&[]));
+        let halved = Candidate { halved: converted("network_f16.onnx"), ..floats };
+        assert_eq!(list_backends(false, &old, &halved), [Backend::OnnxRuntime, Backend::OnnxRuntimeF16]);
     }
 
     /// Else what the machine does meanwhile would slow one backend and not the next.
@@ -331,6 +348,10 @@ mod tests {
         assert_eq!([text_detector, light_text_detector], [full; 2]);
         let bf16 = Backend::OpenVino(Precision::Bf16);
         assert_eq!(Backends::in_precision(Precision::Bf16), Backends::all(bf16));
+        let (all, f16) = (Backends::all(Backend::OnnxRuntime), Backend::OnnxRuntimeF16);
+        let on_gpu = Backends { embedder: f16, recogniser: f16, ..all };
+        assert_eq!(Backends::on_gpu(Precision::F16), on_gpu);
+        assert_eq!(Backends::on_gpu(Precision::Bf16), all, "of a CPU alone");
     }
 
     #[test]
@@ -349,5 +370,6 @@ mod tests {
         assert_eq!(cosine(&[1.0, 0.0], &[0.0, 1.0]), 0.0);
         assert_eq!(cosine(&[1.0], &[1.0, 1.0]), 0.0);
         assert_eq!(cosine(&[f32::NAN], &[1.0]), 0.0);
+        assert_eq!(cosine(&[1.0, 1.0], &[1.0, f32::INFINITY]), 0.0, "JSON has no other number for it");
     }
 }

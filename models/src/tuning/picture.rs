@@ -27,15 +27,15 @@ const DIGIT_ROWS: usize = 7;
 const GROUND: f32 = 0.9;
 const INK: f32 = 0.1;
 
-/// Fills the input with a number in the middle, as large as fits into four fifths of the picture.
+/// Fills each item of the input with a number in the middle, as large as fits into four fifths of the picture.
 pub(super) fn draw(input: &mut Tensor, [black, white]: [f32; 2]) {
-    let [_, planes, rows, columns] = input.shape();
+    let [_, _, rows, columns] = input.shape();
     let number_columns = NUMBER.len() * DIGIT_COLUMNS - 1;
     let zoom = (columns * 4 / 5 / number_columns).min(rows * 4 / 5 / DIGIT_ROWS).max(1);
     let left = columns.saturating_sub(zoom * number_columns) / 2;
     let top = rows.saturating_sub(zoom * DIGIT_ROWS) / 2;
     let plane = rows * columns;
-    for (index, value) in input.data_mut().iter_mut().enumerate().take(planes * plane) {
+    for (index, value) in input.data_mut().iter_mut().enumerate() {
         let (y, x) = (index % plane / columns, index % columns);
         let is_ink = y >= top && x >= left && is_digit_pixel((x - left) / zoom, (y - top) / zoom);
         *value = black + (white - black) * if is_ink { INK } else { GROUND };
@@ -55,8 +55,10 @@ mod tests {
     #[test]
     fn the_number_is_in_the_middle_of_every_plane() {
         let mut input = Tensor::default();
-        input.reshape([1, 3, 9, 29]);
+        input.reshape([2, 3, 9, 29]);
         draw(&mut input, [-1.0, 1.0]);
+        let (first, second) = input.data().split_at(3 * 9 * 29);
+        assert_eq!(first, second, "each item");
         let row = &input.data()[9 * 29..][29..58];
         let row: String = row.iter().map(|value| if *value < 0.0 { '#' } else { '.' }).collect();
         assert_eq!(row, "....###..#####...#....###....");

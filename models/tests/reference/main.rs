@@ -5,6 +5,7 @@
 
 mod batches;
 mod environment;
+mod halved;
 mod light;
 mod pictures;
 mod quantised;
@@ -52,6 +53,8 @@ enum Calls {
     Single,
     /// The same, with 8-bit integers where OpenVINO computes them.
     Quantised,
+    /// The same, with floats of 16 bits in the networks that have a file for it.
+    Halved,
     /// So many items a call, as on a device.
     Batched(usize),
 }
@@ -59,7 +62,7 @@ enum Calls {
 impl Calls {
     fn batch(self) -> usize {
         match self {
-            Self::Single | Self::Quantised => 1,
+            Self::Single | Self::Quantised | Self::Halved => 1,
             Self::Batched(batch) => batch,
         }
     }
@@ -79,12 +82,13 @@ fn load_network_for(
     let (file, items, precision) = match calls {
         Calls::Single => (model.locate(folder), Items::One, Precision::F32),
         Calls::Quantised => (quantised_file(model), Items::One, Precision::Int8),
+        Calls::Halved => (halved_file(model), Items::One, Precision::F16),
         Calls::Batched(_) => (model.locate_for_batches(folder), Items::Many, Precision::F32),
     };
     let file = NetworkFile::Path(environment.model_file(&file.name())?);
     let backend = match environment.runtime.has_openvino() && items == Items::One {
-        true => Backend::OpenVino(precision),
-        false => Backend::OnnxRuntime,
+        true if precision != Precision::F16 => Backend::OpenVino(precision),
+        _ => Backend::OnnxRuntime,
     };
     Some(Network::load(environment.runtime, &file, workload, items, backend).unwrap())
 }
@@ -93,6 +97,12 @@ fn load_network_for(
 fn quantised_file(model: &Model) -> NetworkFile {
     let file = model.files.iter().find(|file| file.quantised_from.is_some()).unwrap();
     NetworkFile::Path(file.name.clone().into())
+}
+
+/// Likewise; that of the network itself where it has no such file.
+fn halved_file(model: &Model) -> NetworkFile {
+    let file = model.files.iter().find(|file| file.halved_from.is_some());
+    file.map_or_else(|| model.locate(Path::new("")), |file| NetworkFile::Path(file.name.clone().into()))
 }
 
 fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {

@@ -47,8 +47,17 @@ pub struct ModelFile {
     pub name: String,
     /// Accepted digests, lowercase hexadecimal. Several if the bytes of a conversion depend on the tool's version.
     pub sha256: Vec<String>,
-    /// The file that it is made of, by set-up unless it is compiled in: the same network with 8-bit integers. `None`: it is fetched.
+    /// The file that it is made of, by set-up unless it is compiled in: the same network with 8-bit integers.
     pub quantised_from: Option<String>,
+    /// The file that it is made of by set-up: the same network with floats of 16 bits, for GPUs.
+    pub halved_from: Option<String>,
+}
+
+impl ModelFile {
+    /// The file of the same network that it is made of; `None`: it is fetched.
+    pub fn made_from(&self) -> Option<&str> {
+        self.quantised_from.as_deref().or(self.halved_from.as_deref())
+    }
 }
 
 /// The task of a network.

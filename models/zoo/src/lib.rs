@@ -10,5 +10,5 @@ pub mod verify;
 
 pub use catalog::{Model, ModelFile, ModelRole, ModelSet, PackageRegistry, Source, Zoo};
 pub use contract::{Calibration, ChannelOrder, Contract, EmbedderContract};
-pub use network_file::{NetworkFile, QuantisedFile};
+pub use network_file::{ConvertedFile, NetworkFile};
 pub use verify::{FileState, ModelStatus, NoModelSet};

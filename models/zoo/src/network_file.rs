@@ -28,9 +28,9 @@ pub enum NetworkFile {
     },
 }
 
-/// The file of a network with 8-bit integers.
+/// The file of a network in another precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuantisedFile {
+pub struct ConvertedFile {
     /// Where it is.
     pub file: NetworkFile,
     /// Its SHA-256, lowercase hexadecimal.
@@ -58,21 +58,29 @@ impl Model {
 
     /// Returns the file in `folder` of the same network with 8-bit integers, if it is there; that of the binary where the
     /// network itself is that of the binary.
-    pub fn locate_quantised(&self, folder: &Path) -> Option<QuantisedFile> {
+    pub fn locate_quantised(&self, folder: &Path) -> Option<ConvertedFile> {
         let is_of_this = |file: &&ModelFile| file.quantised_from.as_deref() == Some(self.network_file());
         let listed = self.files.iter().find(is_of_this)?;
         let path = folder.join(&listed.name);
         let is_of_folder = matches!(self.locate(folder), NetworkFile::Path(_));
         let pinned = listed.sha256.first()?.clone();
         match compiled_in(&listed.name) {
-            Some(file) if !is_of_folder => Some(QuantisedFile { file, sha256: pinned }),
+            Some(file) if !is_of_folder => Some(ConvertedFile { file, sha256: pinned }),
             // An operator's own.
             Some(_) => {
                 let sha256 = hex::encode(Sha256::digest(std::fs::read(&path).ok()?));
-                Some(QuantisedFile { file: NetworkFile::Path(path), sha256 })
+                Some(ConvertedFile { file: NetworkFile::Path(path), sha256 })
             }
-            None => path.is_file().then_some(QuantisedFile { file: NetworkFile::Path(path), sha256: pinned }),
+            None => path.is_file().then_some(ConvertedFile { file: NetworkFile::Path(path), sha256: pinned }),
         }
+    }
+
+    /// Returns the file in `folder` of the same network with floats of 16 bits, if it is there.
+    pub fn locate_halved(&self, folder: &Path) -> Option<ConvertedFile> {
+        let is_of_this = |file: &&ModelFile| file.halved_from.as_deref() == Some(self.network_file());
+        let listed = self.files.iter().find(is_of_this)?;
+        let (path, sha256) = (folder.join(&listed.name), listed.sha256.first()?.clone());
+        path.is_file().then_some(ConvertedFile { file: NetworkFile::Path(path), sha256 })
     }
 
     /// Returns the network's file in `folder`; that of the binary where the folder has none.
@@ -120,6 +128,20 @@ mod tests {
         std::fs::write(folder.path().join("pp_ocrv4_det_int8.onnx"), b"a network").unwrap();
         assert_eq!(quantised(ModelRole::TextDetector).as_deref(), Some("pp_ocrv4_det_int8.onnx"));
         assert_eq!(quantised(ModelRole::FaceDetector), None);
+    }
+
+    #[test]
+    fn a_file_with_floats_of_16_bits_is_found_by_the_file_that_it_is_made_of() {
+        let (zoo, folder) = (Zoo::embedded(), tempfile::tempdir().unwrap());
+        let halved = |role| {
+            let model = zoo.model(ModelSet::Default, role).unwrap();
+            model.locate_halved(folder.path()).map(|halved| halved.file.name())
+        };
+        assert_eq!(halved(ModelRole::FaceEmbedder), None, "it is not there");
+        std::fs::write(folder.path().join("omz_face_reid_0095_f16.onnx"), b"a network").unwrap();
+        std::fs::write(folder.path().join("omz_face_reid_0095_int8.onnx"), b"another").unwrap();
+        assert_eq!(halved(ModelRole::FaceEmbedder).as_deref(), Some("omz_face_reid_0095_f16.onnx"));
+        assert_eq!(halved(ModelRole::TextDetector), None, "its sums exceed the range");
     }
 
     #[test]

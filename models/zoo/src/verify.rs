@@ -18,7 +18,7 @@ pub enum FileState {
     Missing,
     /// Not present, and not needed: the binary contains it.
     CompiledIn,
-    /// Not present, and not needed: the file that it is quantised from does the same, more slowly on some CPUs.
+    /// Not present, and not needed: the file that it is made of does the same, more slowly on some devices.
     NotMade,
     /// Present with another digest than that of the binary's, which is given: the operator's own.
     Own(String),
@@ -109,7 +109,7 @@ fn check_model(model: &Model, folder: &Path) -> ModelStatus {
         FileState::Missing if model.is_compiled_in() && !is_of_own_network(model, file, folder) => {
             FileState::CompiledIn
         }
-        FileState::Missing if file.quantised_from.is_some() => FileState::NotMade,
+        FileState::Missing if file.made_from().is_some() => FileState::NotMade,
         FileState::WrongDigest(digest) if model.is_compiled_in() => FileState::Own(digest),
         state => state,
     };
@@ -119,7 +119,7 @@ fn check_model(model: &Model, folder: &Path) -> ModelStatus {
 
 /// Whether the file of the binary is not used because it was made of the network in the binary, and the folder has another.
 fn is_of_own_network(model: &Model, file: &ModelFile, folder: &Path) -> bool {
-    file.quantised_from.is_some() && folder.join(model.network_file()).exists()
+    file.made_from().is_some() && folder.join(model.network_file()).exists()
 }
 
 /// Returns the first complete set; the default set is tried first.

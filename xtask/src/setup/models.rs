@@ -96,14 +96,16 @@ impl ModelInstaller<'_> {
         if is_complete(model, self.folder) {
             return Ok(StepOutcome::Present);
         }
-        if is_complete_but_for_quantised(model, self.folder) {
+        if is_complete_but_for_made(model, self.folder) {
             // What is there is not replaced by what another source has.
             return match self
                 .install_staged(model, |staging| sources::copy_files(model, self.folder, staging))
             {
-                Ok(()) => Ok(StepOutcome::Done("quantised what was there".to_owned())),
+                Ok(()) => Ok(StepOutcome::Done("converted what was there".to_owned())),
                 Err(error) => {
-                    print_note(&format!("not in 8-bit integers, which is slower on some CPUs: {error:#}"));
+                    print_note(&format!(
+                        "not in other precisions, which is slower on some devices: {error:#}"
+                    ));
                     Ok(StepOutcome::Present)
                 }
             };
@@ -145,7 +147,7 @@ impl ModelInstaller<'_> {
         let staging = self.layout.state_path("staging");
         digest::recreate_folder(&staging)?;
         stage(&staging)?;
-        sources::quantise_files(self.layout, model, &staging)?;
+        sources::make_files(self.layout, model, &staging)?;
         for file in &model.files {
             let path = staging.join(&file.name);
             let found = digest::hash_file(&path).with_context(|| format!("{} was not fetched", file.name))?;
@@ -159,7 +161,7 @@ impl ModelInstaller<'_> {
     }
 
     fn unavailable(&self, model: &Model, failures: &[String]) -> Unavailable {
-        let needed = model.files.iter().filter(|file| file.quantised_from.is_none());
+        let needed = model.files.iter().filter(|file| file.made_from().is_none());
         let names: Vec<&str> = needed.map(|file| file.name.as_str()).collect();
         Unavailable {
             what: format!("the network {} ({})", model.name, model.origin),
@@ -177,8 +179,8 @@ fn is_complete(model: &Model, folder: &Path) -> bool {
 }
 
 /// Whether nothing is missing or wrong, except files that set-up makes of the others.
-fn is_complete_but_for_quantised(model: &Model, folder: &Path) -> bool {
-    model.files.iter().all(|file| file.quantised_from.is_some() || is_valid(file, folder))
+fn is_complete_but_for_made(model: &Model, folder: &Path) -> bool {
+    model.files.iter().all(|file| file.made_from().is_some() || is_valid(file, folder))
 }
 
 fn is_valid(file: &ModelFile, folder: &Path) -> bool {

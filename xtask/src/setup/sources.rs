@@ -77,7 +77,7 @@ pub fn stage_files(
                 (Some("dlib_embedder"), _) => converter.convert_dlib_embedder(&target),
                 (Some(name), Some(member)) => {
                     // Where the network needs the published file too, it is kept under its name.
-                    let mut others = model.files.iter().skip(1).filter(|file| file.quantised_from.is_none());
+                    let mut others = model.files.iter().skip(1).filter(|file| file.made_from().is_none());
                     let published = others.next().map_or(UNUSED, |file| &file.name);
                     converter.convert(
                         name,
@@ -92,14 +92,20 @@ pub fn stage_files(
     }
 }
 
-/// Makes the files with 8-bit integers by the calibrations of `models/trained`, except those that were among the fetched ones
-/// as they should be.
-pub fn quantise_files(layout: &Layout, model: &Model, staging: &Path) -> anyhow::Result<()> {
+/// Makes the files in other precisions, those with 8-bit integers by the calibrations of `models/trained`, except those that were
+/// among the fetched ones as they should be.
+pub fn make_files(layout: &Layout, model: &Model, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
-        let (Some(of), target) = (&file.quantised_from, staging.join(&file.name)) else { continue };
-        if !digest::hash_file(&target).is_ok_and(|found| file.sha256.contains(&found)) {
-            run_converter(layout, "quantise", &[staging.join(of), calibration_of(layout, file)], &target)?;
+        let (Some(of), target) = (file.made_from(), staging.join(&file.name)) else { continue };
+        if digest::hash_file(&target).is_ok_and(|found| file.sha256.contains(&found)) {
+            continue;
         }
+        let (conversion, calibration) = match file.quantised_from {
+            Some(_) => ("quantise", Some(calibration_of(layout, file))),
+            None => ("halve", None),
+        };
+        let inputs: Vec<PathBuf> = std::iter::once(staging.join(of)).chain(calibration).collect();
+        run_converter(layout, conversion, &inputs, &target)?;
     }
     Ok(())
 }
@@ -154,11 +160,11 @@ fn find_pinned(name: &str, version: &str) -> anyhow::Result<&'static PinnedPacka
     known.with_context(|| format!("set-up does not know the SHA-256 of {name} {version}"))
 }
 
-/// Copies the files of a model; those with 8-bit integers if they are there.
+/// Copies the files of a model; those that set-up makes if they are there.
 pub fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
         let path = folder.join(&file.name);
-        if file.quantised_from.is_some() && !path.exists() {
+        if file.made_from().is_some() && !path.exists() {
             continue;
         }
         // By content, not by `fs::copy`: a read-only original would make a read-only copy.
@@ -219,12 +225,25 @@ mod tests {
         for model in Zoo::embedded().models {
             for file in &model.files {
                 let Some(of) = &file.quantised_from else { continue };
-                assert!(model.files.iter().any(|other| other.name == *of && other.quantised_from.is_none()));
+                assert!(model.files.iter().any(|other| other.name == *of && other.made_from().is_none()));
                 assert!(calibration_of(&layout, file).is_file(), "{} has no calibration", file.name);
                 quantised += 1;
             }
         }
         assert!(quantised > 0);
+    }
+
+    #[test]
+    fn every_file_with_floats_of_16_bits_is_of_the_network_itself() {
+        let layout = Layout::from_this_checkout().unwrap();
+        assert!(layout.script_path("halve.py").is_file());
+        let mut halved = Vec::new();
+        for model in Zoo::embedded().models {
+            let mut of = model.files.iter().filter_map(|file| file.halved_from.as_deref());
+            assert!(of.all(|of| of == model.network_file()), "{}", model.name);
+            halved.extend(model.files.into_iter().filter(|file| file.halved_from.is_some()));
+        }
+        assert!(halved.len() > 1 && halved.iter().all(|file| file.quantised_from.is_none()), "{halved:?}");
     }
 
     #[test]
