@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, PagePlaces,
-    Passwords, RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces, TraceHook,
+    AlbumCache, BodyBudget, Context, Dependencies, DownloadPlaces, Draining, EventFeed, ListPlaces,
+    PagePlaces, Passwords, RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -158,6 +158,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         event_feed: EventFeed::for_seats(seats.limits()),
         progress_streams: StreamPlaces::of_progress(seats.limits()),
         page_places: PagePlaces::default(),
+        list_places: ListPlaces::default(),
         body_budget: BodyBudget::default(),
         download_places: DownloadPlaces::default(),
         passwords: Passwords::default(),

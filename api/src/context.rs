@@ -33,6 +33,7 @@ pub use crate::downloads::DownloadPlaces;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
+pub use crate::list_places::ListPlaces;
 pub use crate::page_places::PagePlaces;
 pub use crate::password::Passwords;
 pub use crate::rate_limits::RateLimiter;
@@ -75,6 +76,8 @@ pub struct Dependencies {
     pub progress_streams: StreamPlaces,
     /// The pages that are made for visitors; `PagePlaces::default()` at start.
     pub page_places: PagePlaces,
+    /// The start lists that are imported or checked; `ListPlaces::default()` at start.
+    pub list_places: ListPlaces,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
     /// How much of their limits keys have spent; `RateLimiter::default()` at start.

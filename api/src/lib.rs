@@ -21,6 +21,7 @@ mod event_feed;
 pub mod fuzzing;
 mod handlers;
 pub mod key;
+mod list_places;
 pub mod metrics;
 mod openapi;
 mod operation;

@@ -23,7 +23,7 @@ use crate::engine::budget::{Budget, BudgetRequest, Budgets, OversizePlace};
 use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
-use crate::engine::generation::{EXIT_TIMEOUT, Generation, StageSpec, StageThreads};
+use crate::engine::generation::{EXIT_TIMEOUT, ExitLimits, Generation, StageSpec, StageThreads};
 use crate::engine::outlet::Outlet;
 use crate::engine::runner::StageFactory;
 use crate::engine::status::SharedState;
@@ -119,7 +119,7 @@ impl Assembly {
         if let Err(outage) = spawned {
             // The feed owns the sender of the first edge: until it is dropped the stages do not drain.
             drop(feed);
-            generation.terminate(EXIT_TIMEOUT, Vec::new());
+            generation.terminate(&ExitLimits::fixed(EXIT_TIMEOUT), Vec::new());
             return Err(outage);
         }
         let start_feed = Box::new(move |generation: &mut Generation| {

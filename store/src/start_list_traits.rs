@@ -53,6 +53,7 @@ pub trait StartLists: Send + Sync {
 pub trait Judging: Send + Sync {
     /// Whether there is something to learn or to judge. Costs two probes of indexes and no write.
     async fn is_due(&self) -> Result<bool>;
-    /// Learns the format of one album, or judges some photos of one, in one transaction; by turns where both are due. `Conflict` when another process has the task.
+    /// Learns the format of one album, or judges some photos of one, in one transaction; by turns where both are due. The
+    /// organizations are served in turn, and the albums of each. `Conflict` when another process has the task.
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos>;
 }

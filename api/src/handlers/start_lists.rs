@@ -9,6 +9,7 @@ use crate::auth::AlbumManager;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
+use crate::list_places::ListPlace;
 use crate::start_list::{AcceptedStartList, MAX_ENTRIES, RefusedEntry};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
@@ -25,23 +26,27 @@ struct Accepted {
     /// The rows that are not taken.
     refused: Vec<RefusedEntry>,
     warnings: Vec<ListWarning>,
+    /// Taken until the list is imported or checked.
+    place: ListPlace,
 }
 
 async fn accept(ctx: &Context, caller: &AlbumManager, input: ImportStartList) -> Result<Accepted, ApiError> {
     let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let ImportStartList { mode, list, .. } = input;
-    // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else.
+    let place = ctx.list_places.take_place(caller.tenant.organization).await?;
+    // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else. The place is taken until
+    // that is over, also where the client has left meanwhile.
     let accept = move || {
         let accepted = list.accept(mode)?;
         let mut bibs =
             accepted.entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.as_str());
         let warnings = ListWarning::find(&mut bibs, &album.config.bib_pattern);
-        Ok::<_, ApiError>((accepted, warnings))
+        Ok::<_, ApiError>((accepted, warnings, place))
     };
     let accepted = tokio::task::spawn_blocking(accept).await.map_err(ApiError::internal)?;
-    let (AcceptedStartList { entries, refused }, warnings) = accepted?;
+    let (AcceptedStartList { entries, refused }, warnings, place) = accepted?;
     let import = StartListImport { mode, entries, imported_by: caller.key, max_entries: MAX_ENTRIES };
-    Ok(Accepted { import, refused, warnings })
+    Ok(Accepted { import, refused, warnings, place })
 }
 
 fn import_error(error: StoreError) -> ApiError {
@@ -57,7 +62,7 @@ pub(crate) async fn import(
     input: ImportStartList,
 ) -> Result<ImportedList, ApiError> {
     let album = input.album;
-    let Accepted { import, refused, warnings } = accept(&ctx, &caller, input).await?;
+    let Accepted { import, refused, warnings, place: _place } = accept(&ctx, &caller, input).await?;
     let imported = ctx.store.start_lists.import(album, import).await.map_err(import_error)?;
     tracing::info!(album.id = %album, key.id = %caller.key, entries = imported.entries, "start list imported");
     Ok(ImportedList::new(imported, refused, warnings))
@@ -69,7 +74,7 @@ pub(crate) async fn check(
     input: ImportStartList,
 ) -> Result<CheckedList, ApiError> {
     let album = input.album;
-    let Accepted { import, refused, warnings } = accept(&ctx, &caller, input).await?;
+    let Accepted { import, refused, warnings, place: _place } = accept(&ctx, &caller, input).await?;
     let checked = ctx.store.start_lists.check(album, import, CHECKED_PHOTOS).await.map_err(import_error)?;
     Ok(CheckedList::new(checked, refused.len(), warnings))
 }

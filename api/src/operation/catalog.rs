@@ -90,7 +90,8 @@ fn start_list_operations() -> Vec<Operation> {
                     where none is left of a file or of entries that would replace a list, that is a 400 and the list stays. \
                     422 with `data.declineCode` `START_LIST_TOO_LARGE` beyond 100,000 different bibs, as many excluded \
                     numbers, or 500,000 numbers in the ranges of a request. A larger file than 4 MiB can be sent in parts, \
-                    with the mode `merge`.",
+                    with the mode `merge`. The lists of an organization are imported one after the other: a request waits for \
+                    up to ten seconds, and is answered with 429 or 503 where too many do.",
             ),
             start_lists::import,
         ),

@@ -13,6 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
+use crate::validate::input::count_units;
 use crate::validate::issues::{Issue, PathSegment, code};
 
 pub(crate) use self::ranges::BibRange;
@@ -23,6 +24,9 @@ pub(crate) const MAX_ENTRIES: u64 = 100_000;
 /// Most numbers in the ranges of one request, which may overlap each other, the rows and the excluded numbers: bounds the work of
 /// spelling them out.
 const MAX_IN_RANGES: u64 = 500_000;
+
+/// Bibs that cost a unit of a key's limit. Most lists have fewer; the longest costs a sixth of what a key usually has.
+const BIBS_PER_UNIT: usize = 5000;
 
 /// Longest bib, wave and team.
 const MAX_BIB: usize = 12;
@@ -67,6 +71,18 @@ pub(crate) struct AcceptedStartList {
 }
 
 impl SentStartList {
+    /// Returns what it costs of the limit of a key, by its bibs and numbers, with the ranges spelled out.
+    pub(crate) fn units(&self) -> u32 {
+        let rows = match &self.csv {
+            Some(csv) => count_rows(csv),
+            None => self.entries.len(),
+        };
+        // Where there are too many, none is spelled out.
+        let in_ranges = Some(count_in_ranges(&self.ranges)).filter(|numbers| *numbers <= MAX_IN_RANGES);
+        let in_ranges = in_ranges.map_or(0, |numbers| usize::try_from(numbers).unwrap_or(usize::MAX));
+        count_units(rows + self.exclude.len() + in_ranges, BIBS_PER_UNIT)
+    }
+
     /// Returns what of it is a start list.
     ///
     /// # Errors
@@ -140,8 +156,7 @@ fn spell_out(
     entries: &mut Vec<StartListEntry>,
 ) -> Result<(), ApiError> {
     let too_large = || ApiError::declined(DeclineCode::StartListTooLarge);
-    let in_ranges: u64 = ranges.iter().map(BibRange::len).sum();
-    if in_ranges > MAX_IN_RANGES || entries.len() as u64 > MAX_ENTRIES {
+    if count_in_ranges(ranges) > MAX_IN_RANGES || entries.len() as u64 > MAX_ENTRIES {
         return Err(too_large());
     }
     for entry in ranges.iter().flat_map(BibRange::entries) {
@@ -155,6 +170,16 @@ fn spell_out(
         entries.push(entry);
     }
     Ok(())
+}
+
+/// The lines of a CSV file after its header. Old spreadsheets end them with CR alone.
+fn count_rows(csv: &str) -> usize {
+    let count = |end: u8| csv.bytes().filter(|byte| *byte == end).count();
+    count(b'\n').max(count(b'\r')).saturating_sub(1)
+}
+
+fn count_in_ranges(ranges: &[BibRange]) -> u64 {
+    ranges.iter().map(BibRange::len).sum()
 }
 
 fn invalid(field: &'static str, code: &'static str, message: String) -> ApiError {

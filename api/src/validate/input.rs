@@ -16,7 +16,12 @@ pub(crate) const ENTRIES_PER_UNIT: usize = 20;
 
 /// Returns what a batch costs of the limit of a key.
 pub(crate) fn batch_units(entries: usize) -> u32 {
-    u32::try_from(entries.div_ceil(ENTRIES_PER_UNIT)).unwrap_or(u32::MAX).max(1)
+    count_units(entries, ENTRIES_PER_UNIT)
+}
+
+/// Returns what entries cost of which `per_unit` are as much work as a request for one.
+pub(crate) fn count_units(entries: usize, per_unit: usize) -> u32 {
+    u32::try_from(entries.div_ceil(per_unit)).unwrap_or(u32::MAX).max(1)
 }
 
 /// How large a request body may be.
@@ -38,6 +43,7 @@ pub(crate) trait Input: Sized {
     const SIZE: BodySize = BodySize::Single;
 
     /// What it costs of the limit of a key that is not smaller: one unit, and in a batch one for each [`ENTRIES_PER_UNIT`] entries.
+    /// A start list costs one for some thousand.
     fn units(&self) -> u32 {
         1
     }

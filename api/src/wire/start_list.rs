@@ -37,6 +37,10 @@ impl Input for ImportStartList {
     const NAME: &'static str = "ImportStartList";
     const SIZE: BodySize = BodySize::Batch;
 
+    fn units(&self) -> u32 {
+        self.list.units()
+    }
+
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let description =

@@ -3,7 +3,7 @@
 use photofinish_api::key::KeyText;
 use photofinish_store::model::key::KeyMode;
 use photofinish_store::model::rate::{RateClass, RateLimits};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{ApiResponse, Partner, TestService};
 
@@ -89,6 +89,30 @@ fn a_batch_costs_a_unit_for_each_twenty_entries() {
     let last = sign(&partner, 120);
     assert_eq!((last.status, last.header("ratelimit-remaining")), (200, "0"));
     assert_eq!(sign(&partner, 1).status, 429);
+}
+
+#[test]
+fn a_start_list_costs_a_unit_for_each_five_thousand_bibs_with_its_ranges_spelled_out() {
+    let service = start(&[(RateClass::Manage, 100)]);
+    let (album, _) = service.partner().create_album();
+    let call = |partner: &Partner, operation: &str, mut list: Value| {
+        list["albumId"] = album.clone();
+        partner.call(&format!("/albums/startlist/{operation}"), &list)
+    };
+    let range = |to: &str| json!({ "ranges": [{ "from": "1", "to": to }] });
+    let (partner, first) = begin_window(&service, |partner| call(partner, "import", range("12000")));
+    assert_eq!((first.status, first.header("ratelimit-remaining")), (200, "97"));
+    let checked = call(&partner, "check", range("5001"));
+    assert_eq!((checked.status, checked.header("ratelimit-remaining")), (200, "95"));
+    let rows: String = (1..=5000).map(|bib| format!("{bib}\n")).collect();
+    let file = call(&partner, "import", json!({ "csv": format!("bib\n{rows}") }));
+    assert_eq!((file.status, file.header("ratelimit-remaining")), (200, "94"));
+    let with_others = json!({ "csv": format!("bib\n{rows}"), "exclude": ["7"], "mode": "merge" });
+    let file = call(&partner, "import", with_others);
+    assert_eq!((file.status, file.header("ratelimit-remaining")), (200, "92"));
+    // So many are not spelled out.
+    let refused = call(&partner, "import", range("999999999"));
+    assert_eq!((refused.status, refused.header("ratelimit-remaining")), (422, "91"));
 }
 
 /// Otherwise no window would ever admit it, and its 429 would say when to try again in vain.

@@ -1,7 +1,10 @@
 //! Start lists and formats of bibs: what is taken of a file, and what photos and searches say of it.
 
+use std::task::Poll;
+
 use photofinish_store::conformance::reading;
 use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::key::{KeyMode, Scope};
 use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use photofinish_store::model::process::Task;
 use serde_json::{Value, json};
@@ -273,4 +276,37 @@ fn an_album_shows_the_format_of_its_bibs_and_parts_of_bibs_are_no_answers() {
     for refused in ["", "[0-9]+", "999|", "Auto"] {
         assert_eq!(configure(refused).issues().len(), 1, "{refused}");
     }
+}
+
+#[test]
+fn lists_of_an_organization_wait_for_each_other_in_bounds_and_those_of_others_do_not() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let other = service.partner_with("River Timing", KeyMode::Live, &Scope::ALL);
+    let [album, of_other] = [&partner, &other].map(|owner| owner.create_album().0);
+    let list = |album: &Value| json!({ "albumId": album, "ranges": [{ "from": "1", "to": "9" }] });
+    let organization = service.block_on(partner.organization_id(&service));
+    let places = &service.context.list_places;
+    let place = service.block_on(places.take_place(organization)).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let mut next = Box::pin(places.take_place(organization));
+        let polled = service.block_on(async { futures_util::poll!(&mut next) });
+        match polled {
+            Poll::Pending => waiting.push(next),
+            Poll::Ready(answer) => {
+                drop(answer.unwrap_err());
+                break;
+            }
+        }
+    }
+    for operation in ["import", "check"] {
+        let refused = partner.call(&format!("/albums/startlist/{operation}"), &list(&album));
+        let refused = refused.defined_error(429, "TOO_MANY_REQUESTS");
+        assert!(refused["data"]["tryAgainIn"].as_f64().unwrap() > 0.0);
+    }
+    other.call("/albums/startlist/import", &list(&of_other)).ok();
+    drop(waiting);
+    drop(place);
+    partner.call("/albums/startlist/import", &list(&album)).ok();
 }

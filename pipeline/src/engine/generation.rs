@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use photofinish_store::panic_message;
 
 use crate::engine::budget::Budgets;
@@ -22,7 +22,7 @@ use crate::engine::stage_shares::StageShares;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 
 /// How long threads may take to exit after an outage: longer than the longest step of a stage, which is decoding the
-/// largest photo. The attempts of photos in threads that take longer count.
+/// largest photo. The attempts of photos in threads that take longer count, unless the pipeline is stopped meanwhile.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which thread ended, and why.
@@ -212,6 +212,21 @@ pub(crate) struct Generation {
     pub(crate) budgets: Budgets,
 }
 
+/// How long threads that are told to end may take to exit.
+pub(crate) struct ExitLimits {
+    pub(crate) timeout: Duration,
+    /// Receives a stop of the pipeline, which leaves them at most `at_stop` more.
+    pub(crate) stop: Receiver<()>,
+    pub(crate) at_stop: Duration,
+}
+
+impl ExitLimits {
+    /// Limits that no stop changes.
+    pub(crate) fn fixed(timeout: Duration) -> Self {
+        Self { timeout, stop: never(), at_stop: timeout }
+    }
+}
+
 /// How a generation ended.
 #[derive(Debug, Default)]
 pub(crate) struct Termination {
@@ -219,6 +234,8 @@ pub(crate) struct Termination {
     pub(crate) cause: Option<Outage>,
     /// The names of the threads that did not exit in time. They keep their photos, which the caller takes care of.
     pub(crate) abandoned_threads: Vec<String>,
+    /// When the pipeline was stopped, if it was while threads exited.
+    pub(crate) stopped_at: Option<Instant>,
 }
 
 impl Generation {
@@ -234,23 +251,24 @@ impl Generation {
 
     /// Stops the feed and waits at most `grace` for the stages to finish what is in flight. Adds the exits to `exits` and
     /// returns whether all threads drained.
-    pub(crate) fn drain(&mut self, grace: Duration, exits: &mut Vec<ThreadExit>) -> bool {
+    pub(crate) fn drain(&self, grace: Duration, exits: &mut Vec<ThreadExit>) -> bool {
         self.is_draining.store(true, Ordering::Release);
         self.wake_feed();
-        self.wait_for_exits(grace, exits);
+        self.wait_for_exits(&ExitLimits::fixed(grace), exits);
         exits.len() == self.threads.len() && exits.iter().all(|exit| matches!(exit.exit, Exit::Drained))
     }
 
-    /// Ends every thread at once, waiting at most `timeout` for them to exit. Their tickets give the photos back. `exits`
+    /// Ends every thread at once, waiting for them to exit within the limits. Their tickets give the photos back. `exits`
     /// are those of threads that have ended before.
-    pub(crate) fn terminate(mut self, timeout: Duration, mut exits: Vec<ThreadExit>) -> Termination {
+    pub(crate) fn terminate(mut self, limits: &ExitLimits, mut exits: Vec<ThreadExit>) -> Termination {
         self.is_draining.store(true, Ordering::Release);
         self.kill_switch.set();
         self.budgets.close();
         self.threads.cpu_shares.close();
         self.threads.edge_closers.iter().for_each(|close| close());
         self.wake_feed();
-        self.wait_for_exits(timeout, &mut exits);
+        let begun = Instant::now();
+        let stopped_at = self.wait_for_exits(limits, &mut exits);
         let mut abandoned_threads = Vec::new();
         for NamedThread { name, handle } in self.threads.handles.drain(..) {
             let has_exited = exits.iter().any(|exit| exit.thread == name);
@@ -262,10 +280,10 @@ impl Generation {
         }
         if !abandoned_threads.is_empty() {
             let threads = abandoned_threads.join(", ");
-            let seconds = timeout.as_secs_f64();
+            let seconds = begun.elapsed().as_secs_f64();
             tracing::error!(threads, seconds, "threads did not exit in time, leaving them");
         }
-        Termination { cause: exits.into_iter().find_map(outage_from_exit), abandoned_threads }
+        Termination { cause: exits.into_iter().find_map(outage_from_exit), abandoned_threads, stopped_at }
     }
 
     fn wake_feed(&self) {
@@ -273,15 +291,28 @@ impl Generation {
         let _pending = self.wakeup.try_send(());
     }
 
-    /// Collects exits until every thread has ended or `timeout` is over.
-    fn wait_for_exits(&mut self, timeout: Duration, exits: &mut Vec<ThreadExit>) {
-        let deadline = Instant::now() + timeout;
+    /// Collects exits until every thread has ended or their time is over. Returns when the pipeline was stopped, if it was
+    /// meanwhile.
+    fn wait_for_exits(&self, limits: &ExitLimits, exits: &mut Vec<ThreadExit>) -> Option<Instant> {
+        let (mut deadline, mut stop) = (Instant::now() + limits.timeout, limits.stop.clone());
+        let mut stopped_at = None;
         while exits.len() < self.threads.len() {
-            match self.exits().recv_deadline(deadline) {
-                Ok(exit) => exits.push(exit),
-                Err(_timeout) => return,
+            let is_stop = select! {
+                // The generation has a sender too, so that there is an exit.
+                recv(self.exits()) -> exit => {
+                    exits.extend(exit);
+                    false
+                }
+                recv(stop) -> _stop => true,
+                default(deadline.saturating_duration_since(Instant::now())) => return stopped_at,
+            };
+            if is_stop {
+                let now = Instant::now();
+                (stopped_at, stop) = (Some(now), never());
+                deadline = deadline.min(now + limits.at_stop);
             }
         }
+        stopped_at
     }
 }
 

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use crate::engine::device::{Work, show_lost};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
-use crate::engine::generation::{Generation, Termination, ThreadExit};
+use crate::engine::generation::{ExitLimits, Generation, Termination, ThreadExit};
 use crate::engine::leases::LeaseRenewer;
 use crate::engine::metrics as names;
 use crate::engine::status::{PipelineStatus, SharedState, StopReport};
@@ -167,7 +167,7 @@ impl Supervisor {
             None => match start_feed(&mut generation) {
                 Ok(()) => self.monitor_generation(&generation, outage_state, timeouts.recovered_after),
                 Err(outage) => {
-                    self.fail_generation(generation, Vec::new(), timeouts.thread_exit);
+                    self.fail_generation(generation, Vec::new(), &ExitLimits::fixed(timeouts.thread_exit));
                     return Err(outage);
                 }
             },
@@ -177,9 +177,9 @@ impl Supervisor {
             GenerationEnd::Stopped => {
                 let (stopped_at, mut exits) = (Instant::now(), Vec::new());
                 let drained = generation.drain(self.drain_grace, &mut exits);
-                let timeout = timeouts.thread_exit_at_stop;
+                let limits = ExitLimits::fixed(timeouts.thread_exit_at_stop);
                 let abandoned_threads =
-                    self.terminate_generation(generation, exits, timeout).abandoned_threads;
+                    self.terminate_generation(generation, exits, &limits).abandoned_threads;
                 if !abandoned_threads.is_empty() {
                     // Not the photos' fault: they were not given more time.
                     self.shared.leases.release_all();
@@ -189,14 +189,28 @@ impl Supervisor {
             GenerationEnd::DeviceHangs(time) => {
                 Ok(self.end_hanging(generation, time, timeouts.thread_exit_at_stop))
             }
-            GenerationEnd::Failed(exits) => {
-                let thread = exits.first().map(|exit| exit.thread.clone()).unwrap_or_default();
-                let terminated = self.fail_generation(generation, exits, timeouts.thread_exit);
-                Err(terminated.cause.unwrap_or_else(|| {
-                    Outage::new(UNKNOWN_STAGE, format!("thread {thread} ended without a cause"))
-                }))
-            }
+            GenerationEnd::Failed(exits) => self.end_failed(generation, exits, outage_state, timeouts),
         }
+    }
+
+    /// Ends a generation in which a component failed. Returns `Ok` when the pipeline is stopped meanwhile.
+    fn end_failed(
+        &self,
+        generation: Generation,
+        exits: Vec<ThreadExit>,
+        outage_state: &mut Option<OutageState>,
+        timeouts: SupervisorTimeouts,
+    ) -> Result<StoppedGeneration, Outage> {
+        let thread = exits.first().map(|exit| exit.thread.clone()).unwrap_or_default();
+        let (stop, at_stop) = (self.stop.clone(), timeouts.thread_exit_at_stop);
+        let limits = ExitLimits { timeout: timeouts.thread_exit, stop, at_stop };
+        let Termination { cause, abandoned_threads, stopped_at } =
+            self.fail_generation(generation, exits, &limits);
+        let without_cause = || format!("thread {thread} ended without a cause");
+        let outage = cause.unwrap_or_else(|| Outage::new(UNKNOWN_STAGE, without_cause()));
+        let Some(stopped_at) = stopped_at else { return Err(outage) };
+        self.record_outage(&outage, outage_state);
+        Ok(StoppedGeneration { drained: false, abandoned_threads, took: Some(stopped_at.elapsed()) })
     }
 
     /// Ends a generation, and with it the pipeline, because a device hangs: other threads that call it would hang too, and
@@ -207,7 +221,8 @@ impl Supervisor {
         let (component, since) = (Component::Models, OffsetDateTime::now_utc());
         metrics::counter!(names::OUTAGES, "part" => component.as_str()).increment(1);
         *lock(&self.shared.status) = PipelineStatus::Down { component, reason: reason.clone(), since };
-        let abandoned_threads = self.fail_generation(generation, Vec::new(), exit).abandoned_threads;
+        let limits = ExitLimits::fixed(exit);
+        let abandoned_threads = self.fail_generation(generation, Vec::new(), &limits).abandoned_threads;
         self.give_device_up(reason);
         StoppedGeneration { drained: false, abandoned_threads, took: Some(exit) }
     }
@@ -230,16 +245,20 @@ impl Supervisor {
         (longest >= self.device_call_limit).then_some(GenerationEnd::DeviceHangs(longest))
     }
 
-    /// Ends a generation in which a component failed, and abandons the leases of threads that do not exit.
+    /// Terminates a generation in which a component failed, and abandons the leases of threads that do not exit.
     fn fail_generation(
         &self,
         generation: Generation,
         exits: Vec<ThreadExit>,
-        timeout: Duration,
+        limits: &ExitLimits,
     ) -> Termination {
-        let terminated = self.terminate_generation(generation, exits, timeout);
+        let terminated = self.terminate_generation(generation, exits, limits);
         if !terminated.abandoned_threads.is_empty() {
-            self.shared.leases.abandon_all();
+            match terminated.stopped_at {
+                None => self.shared.leases.abandon_all(),
+                // Not the photos' fault: they were not given all of the time.
+                Some(_) => self.shared.leases.release_all(),
+            }
         }
         terminated
     }
@@ -249,9 +268,9 @@ impl Supervisor {
         &self,
         generation: Generation,
         exits: Vec<ThreadExit>,
-        timeout: Duration,
+        limits: &ExitLimits,
     ) -> Termination {
-        let terminated = generation.terminate(timeout, exits);
+        let terminated = generation.terminate(limits, exits);
         self.shared.stats.reset_depths();
         self.shared.show_budgets(Vec::new());
         terminated

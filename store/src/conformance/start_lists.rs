@@ -5,7 +5,7 @@ use std::time::Duration;
 use photofinish_kernels::lattice::Lattice;
 
 use super::assert_error_kind;
-use super::fixture::{AlbumFixture, LONG, empty_results, text};
+use super::fixture::{AlbumFixture, LONG, album_config, empty_results, text};
 use super::start_list_imports::start_list_imports_suite;
 use crate::error::StoreErrorKind;
 use crate::model::album::{AlbumChange, StartListConfig};
@@ -27,6 +27,7 @@ pub async fn start_lists_suite(store: &Store) {
     a_text_shows_what_else_it_may_be(store).await;
     a_bib_is_found_with_and_without_the_zeros_of_the_list(store).await;
     only_the_holder_of_the_task_judges(store).await;
+    an_organization_with_many_albums_has_one_share_of_judging(store).await;
 }
 
 /// A reading of these characters, of which the first may also be `other`.
@@ -337,4 +338,34 @@ async fn only_the_holder_of_the_task_judges(store: &Store) {
     store.tasks.release(lease).await.expect("releases");
     judge_all(store).await;
     fixture.delete().await;
+}
+
+async fn an_organization_with_many_albums_has_one_share_of_judging(store: &Store) {
+    let mut albums = vec![AlbumFixture::create(store).await];
+    for _ in 0..5 {
+        let album = albums[0].create_album(album_config()).await;
+        albums.push(album);
+    }
+    let other = AlbumFixture::create(store).await;
+    let others = [other.create_album(album_config()).await, other];
+    for fixture in albums.iter().chain(&others) {
+        fixture.add_ready_photo(Vec::new(), vec![reading("7207", '1', 0.95)]).await;
+    }
+    judge_all(store).await;
+    for fixture in albums.iter().chain(&others) {
+        import(fixture, &BIBS).await;
+    }
+    let lease = take(store).await;
+    let mut photos = 0;
+    while photos < 4 {
+        photos += store.judging.judge(lease).await.expect("judges").photos;
+    }
+    store.tasks.release(lease).await.expect("releases");
+    for fixture in &others {
+        assert_eq!(judged_and_left(fixture).await, (1, 0), "it waited for more than one album of another");
+    }
+    judge_all(store).await;
+    for fixture in albums.into_iter().chain(others) {
+        fixture.delete().await;
+    }
 }

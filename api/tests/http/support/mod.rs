@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     AlbumCache, ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Dependencies,
-    DownloadPlaces, Draining, EventFeed, Health, PagePlaces, Passwords, ProbeEmbedder, ProbeError, ProbeTurn,
-    RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces,
+    DownloadPlaces, Draining, EventFeed, Health, ListPlaces, PagePlaces, Passwords, ProbeEmbedder,
+    ProbeError, ProbeTurn, RateLimiter, SeatLimits, Seats, SelfieLocks, StreamPlaces,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::cost::{CostMeter, SELFIE_STAGE, Spent};
@@ -233,8 +233,7 @@ impl TestService {
         let mut store = runtime.block_on(Store::open(opening)).unwrap();
         store.rate_windows = setup.rate_windows.or(store.rate_windows);
         (setup.change_store)(&mut store);
-        let embedder = Arc::new(TestEmbedder::default());
-        let health = Arc::new(TestHealth::running());
+        let (embedder, health) = (Arc::new(TestEmbedder::default()), Arc::new(TestHealth::running()));
         let wakeups: Arc<AtomicUsize> = Arc::default();
         let context = Context::from(Dependencies {
             store: store.clone(),
@@ -252,6 +251,7 @@ impl TestService {
             event_feed: EventFeed::for_seats(setup.seats),
             progress_streams: StreamPlaces::of_progress(setup.seats),
             page_places: PagePlaces::default(),
+            list_places: ListPlaces::default(),
             body_budget: setup.body_budget,
             download_places: DownloadPlaces::default(),
             passwords: Passwords::default(),

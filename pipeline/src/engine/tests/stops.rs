@@ -9,6 +9,7 @@ use crossbeam_channel::bounded;
 use super::{DONE_ONCE, SHAPE, TIMEOUT, photo_ids, wait_for};
 use crate::engine::store_client::CALL_TIMEOUT;
 use crate::engine::supervisor_timeouts::SupervisorTimeouts;
+use crate::engine::sync::lock;
 use crate::testing::fault_plan::{FaultPlan, InjectedFault};
 use crate::testing::faulty_pipeline::{FaultyPipeline, PipelineTimings, StageShape};
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
@@ -48,6 +49,25 @@ fn a_photo_that_outlasts_three_stops_counts_no_attempt_and_is_ready_in_the_end()
     let report = pipeline.stop();
     assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
     assert_eq!(queue.end_state(photos[0]), DONE_ONCE);
+}
+
+/// A component failed, and one of the threads that are told to end hangs for longer than a stop has.
+#[test]
+fn a_stop_while_a_failed_generation_ends_counts_no_attempt() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
+    let (open, gate) = bounded(0);
+    let plan = FaultPlan::hanging_until_opened(gate);
+    let pipeline = FaultyPipeline::start_with(with_short_grace(), &queue, &plan, ONE_THREAD);
+    wait_for("the hanging run", || plan.runs[1].load(Ordering::Acquire) == 1);
+    // The feed fails, which ends the generation.
+    queue.is_stream_down.store(true, Ordering::Release);
+    wait_for("the end of the generation", || lock(&pipeline.shared.wakeup).is_none());
+    let report = pipeline.stop();
+    assert_eq!((report.drained, report.given_back, report.unfinished), (false, 1, 0), "{report:?}");
+    assert_eq!(report.abandoned_threads, ["two-0"], "only the thread that hangs");
+    assert_eq!((queue.end_state(photos[0]), queue.attempts(photos[0])), ((EntryState::Waiting, 0), 0));
+    drop(open);
 }
 
 /// A database that is started again takes longer than three calls that it refuses.

@@ -24,9 +24,6 @@ const OPERATION: &str = "learn a format of bibs";
 /// The format is learned again after a tenth more changes than the album had.
 const GROWTH: i64 = 10;
 
-pub(super) const NEXT_ALBUM: &str =
-    "select album from album_to_learn where album > $1 order by album limit 1";
-
 /// Bibs that exact searches would find by what was read, with the number of their photos.
 pub(crate) const SIGHTINGS: &str = "select coalesce(read_as, text), count(distinct photo) from seen_text \
      where album = $1 and coalesce(read_standing, standing) = 'INDEXED' group by coalesce(read_as, text)";

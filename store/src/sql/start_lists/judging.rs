@@ -4,8 +4,8 @@
 //! in which SQLite would accept no upload. A photo that was processed meanwhile has other rows, and is left as it is.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sqlx::FromRow;
@@ -24,6 +24,7 @@ use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::sql::tasks::fence;
 use crate::traits::{Judging, PhotoRef, Result};
 
+use super::album_turns::{AlbumTurns, TO_JUDGE, TO_LEARN};
 use super::formats;
 use super::offload::offload;
 use super::rules::{BibRules, RulesCache};
@@ -33,8 +34,6 @@ const OPERATION: &str = "judge photos";
 
 /// Photos of one transaction.
 const BATCH: i64 = 500;
-
-const NEXT_ALBUM: &str = "select album from album_to_judge where album > $1 order by album limit 1";
 
 pub(crate) const UNJUDGED_PHOTOS: &str = "select id, settled_at from photo \
      where album = $1 and state = 'ready' and list_version < $2 order by list_version, id limit $3";
@@ -102,10 +101,8 @@ pub(crate) struct SqlJudging {
     rules: Arc<RulesCache>,
     /// By which it recognises bibs that were erased.
     master: Option<MasterSecret>,
-    /// The album of the last step: albums take turns, so that one that fails stops no other.
-    last_judged: Mutex<AlbumId>,
-    /// The album whose format was learned last.
-    last_learned: Mutex<AlbumId>,
+    judge_turns: AlbumTurns,
+    learn_turns: AlbumTurns,
     /// Whether the last step has judged photos, or failed to: the next one learns a format then, if any is to be learned.
     has_judged: AtomicBool,
 }
@@ -186,29 +183,13 @@ fn is_erased(text: &DetectedText) -> bool {
 
 impl SqlJudging {
     pub(crate) fn new(database: Database, rules: Arc<RulesCache>, master: Option<MasterSecret>) -> Self {
-        let first = || Mutex::new(AlbumId(uuid::Uuid::nil()));
-        let (last_judged, last_learned) = (first(), first());
-        Self { database, rules, master, last_judged, last_learned, has_judged: AtomicBool::new(false) }
-    }
-
-    /// Returns the album that `next` finds after the last one, from the first again after the last of all.
-    async fn next_album(&self, next: &'static str, last: &Mutex<AlbumId>) -> Result<Option<AlbumId>> {
-        let after = *last.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut reader = self.database.acquire_reader(OPERATION).await?;
-        for after in [after, AlbumId(uuid::Uuid::nil())] {
-            let found: Option<(AlbumId,)> =
-                query(OPERATION, next).bind(after).fetch_optional(&mut reader).await?;
-            if let Some((album,)) = found {
-                *last.lock().unwrap_or_else(PoisonError::into_inner) = album;
-                return Ok(Some(album));
-            }
-        }
-        Ok(None)
+        let (judge_turns, learn_turns) = (AlbumTurns::new(TO_JUDGE), AlbumTurns::new(TO_LEARN));
+        Self { database, rules, master, judge_turns, learn_turns, has_judged: AtomicBool::new(false) }
     }
 
     /// Learns the format of the next album; returns whether there is one.
     async fn learn_next(&self, lease: TaskLease) -> Result<bool> {
-        let Some(album) = self.next_album(formats::NEXT_ALBUM, &self.last_learned).await? else {
+        let Some(album) = self.learn_turns.next(&self.database, OPERATION).await? else {
             return Ok(false);
         };
         formats::learn_album(&self.database, lease, album, self.master.as_ref()).await?;
@@ -217,7 +198,7 @@ impl SqlJudging {
 
     /// Judges photos of the next album; `None` if there is no album, or no photo of it is left.
     async fn judge_next(&self, lease: TaskLease) -> Result<Option<JudgedPhotos>> {
-        let Some(album) = self.next_album(NEXT_ALBUM, &self.last_judged).await? else { return Ok(None) };
+        let Some(album) = self.judge_turns.next(&self.database, OPERATION).await? else { return Ok(None) };
         let rules = self.rules.get_current(&self.database, album).await?;
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let photos: Vec<(PhotoId, Option<i64>)> = query(OPERATION, UNJUDGED_PHOTOS)
@@ -313,16 +294,8 @@ async fn write_changes(
 impl Judging for SqlJudging {
     async fn is_due(&self) -> Result<bool> {
         let mut reader = self.database.acquire_reader(OPERATION).await?;
-        let first: Option<(AlbumId,)> =
-            query(OPERATION, NEXT_ALBUM).bind(AlbumId(uuid::Uuid::nil())).fetch_optional(&mut reader).await?;
-        if first.is_some() {
-            return Ok(true);
-        }
-        let grown: Option<(AlbumId,)> = query(OPERATION, formats::NEXT_ALBUM)
-            .bind(AlbumId(uuid::Uuid::nil()))
-            .fetch_optional(&mut reader)
-            .await?;
-        Ok(grown.is_some())
+        Ok(self.judge_turns.is_due(&mut reader, OPERATION).await?
+            || self.learn_turns.is_due(&mut reader, OPERATION).await?)
     }
 
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos> {

@@ -4,6 +4,7 @@
 //! Whoever leaves photos behind the album's version, an import or a worker that judged by the version before, notes the
 //! album in `album_to_judge` while it holds the lock of the album's row.
 
+mod album_turns;
 mod check;
 pub(in crate::sql) mod entries;
 pub(in crate::sql) mod formats;
