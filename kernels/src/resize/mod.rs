@@ -64,12 +64,12 @@ impl ResizeTarget {
 /// Resizes pictures; owns the buffers.
 #[derive(Default)]
 pub struct Resizer {
+    /// Has a buffer of its own only for windows of which both sides change.
     bicubic: fir::Resizer,
     /// For the widths of the last whole picture.
     #[cfg(target_arch = "x86_64")]
     columns: Option<columns::ColumnResizer>,
-    /// A picture of the source's width and the target's height.
-    #[cfg(target_arch = "x86_64")]
+    /// For a picture of the source's width and the target's height, between the two passes of a whole picture.
     rows: Vec<u8>,
     area: AreaShrinker,
     bilinear: Bilinear,
@@ -112,40 +112,53 @@ impl Resizer {
     }
 
     fn resize_bicubic(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
-        if self.resize_columns(source, size, out) {
-            return;
+        let (from, frame) = (source.size(), source.frame());
+        if from != frame.size() || from.width == size.width {
+            // The library looks around a window, and keeps the rows of one itself. One pass alone has none.
+            resize_by_library(&mut self.bicubic, source, size, out);
+        } else if from.height == size.height {
+            self.resize_widths(frame, size, out);
+        } else {
+            let between = Size { width: from.width, height: size.height };
+            let length = between.area() * 3;
+            let mut rows = std::mem::take(&mut self.rows);
+            if rows.len() < length {
+                // Not grown: that would copy what is in it, and might take twice as much.
+                drop(rows);
+                rows = vec![0; length];
+            }
+            resize_by_library(&mut self.bicubic, source, between, &mut rows[..length]);
+            let picture = Frame::new(&rows[..length], between.width, between.height)
+                .expect("the rows have width * height * 3 bytes");
+            self.resize_widths(picture, size, out);
+            self.rows = rows;
         }
-        resize_by_library(&mut self.bicubic, source, size, out);
+        self.free_surplus();
     }
 
-    /// Resizes a whole picture, its rows by the library and its columns by [`columns`]; returns false where that does not.
-    #[cfg(target_arch = "x86_64")]
-    fn resize_columns(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) -> bool {
-        let from = source.size();
-        if from != source.frame().size() || from.width == size.width {
-            return false;
+    /// Resizes a picture to another width, by `columns` or else by the library.
+    fn resize_widths(&mut self, source: Frame<'_>, size: Size, out: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if !self.columns.as_ref().is_some_and(|columns| columns.is_for(source.width(), size.width)) {
+                self.columns = columns::ColumnResizer::new(source.width(), size.width);
+            }
+            if let Some(columns) = &self.columns {
+                columns.resize(source.pixels(), out);
+                return;
+            }
         }
-        if !self.columns.as_ref().is_some_and(|columns| columns.is_for(from.width, size.width)) {
-            self.columns = columns::ColumnResizer::new(from.width, size.width);
-        }
-        let Some(columns) = &self.columns else { return false };
-        if from.height == size.height {
-            columns.resize(source.frame().pixels(), out);
-            return true;
-        }
-        let between = Size { width: from.width, height: size.height };
-        self.rows.resize(between.area() * 3, 0);
-        resize_by_library(&mut self.bicubic, source, between, &mut self.rows);
-        columns.resize(&self.rows, out);
+        resize_by_library(&mut self.bicubic, source.as_window(), size, out);
+    }
+
+    /// Keeps no more than [`MAX_KEPT_BYTES`], first of all for whole pictures: photos are.
+    fn free_surplus(&mut self) {
         if self.rows.capacity() > MAX_KEPT_BYTES {
             self.rows = Vec::new();
         }
-        true
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn resize_columns(&mut self, _source: Window<'_>, _size: Size, _out: &mut [u8]) -> bool {
-        false
+        if self.rows.capacity() + self.bicubic.size_of_internal_buffers() > MAX_KEPT_BYTES {
+            self.bicubic.reset_internal_buffers();
+        }
     }
 }
 
@@ -161,9 +174,6 @@ fn resize_by_library(resizer: &mut fir::Resizer, source: Window<'_>, size: Size,
         .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::CatmullRom))
         .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
     resizer.resize_typed(&view, &mut target, &options).expect("a window is within its frame");
-    if resizer.size_of_internal_buffers() > MAX_KEPT_BYTES {
-        resizer.reset_internal_buffers();
-    }
 }
 
 #[cfg(test)]
@@ -215,6 +225,55 @@ mod tests {
         let ordinary = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
         assert!((400 * 150 * 3..MAX_KEPT_BYTES).contains(&ordinary), "{ordinary} bytes");
         assert_eq!(kept_after(Size { width: 4000, height: 2 }, Size { width: 2000, height: 2200 }), 0);
+    }
+
+    #[test]
+    fn all_buffers_together_are_within_the_limit() {
+        let mut resizer = Resizer::default();
+        let mut resize = |source: Window<'_>, width: u32, height: u32| {
+            let target = ResizeTarget { size: Size { width, height }, filter: Filter::Bicubic };
+            resizer.resize(source, target, &mut Vec::new());
+            #[cfg(target_arch = "x86_64")]
+            let has_columns = resizer.columns.is_some();
+            #[cfg(not(target_arch = "x86_64"))]
+            let has_columns = false;
+            let (rows, inner) = (resizer.rows.capacity(), resizer.bicubic.size_of_internal_buffers());
+            assert!(rows + inner <= MAX_KEPT_BYTES, "{rows} and {inner} bytes");
+            (has_columns, rows)
+        };
+        // A photo of 24 megapixels shrinks too much for columns; a photo that was decoded at half of its size does not.
+        let (large, half) = (noise(6000, 2), noise(3000, 2));
+        let (has_columns, kept) = resize(large.frame().as_window(), 2048, 1365);
+        assert!(!has_columns && kept >= 6000 * 1365 * 3, "{kept} bytes");
+        let (has_columns, kept_next) = resize(half.frame().as_window(), 2048, 400);
+        if !has_columns {
+            eprintln!("tested less: without AVX-512 the library makes both passes of each picture");
+        }
+        assert_eq!(kept_next, kept, "one buffer for both");
+        // The library keeps the rows of a window itself.
+        let window = half.frame().window(1, 0, Size { width: 2900, height: 2 }).unwrap();
+        assert_eq!(resize(window, 2048, 400).1, kept);
+    }
+
+    #[test]
+    fn whole_pictures_are_those_of_the_library() {
+        let mut resizer = Resizer::default();
+        for (width, height, size) in [
+            (90, 40, Size { width: 47, height: 33 }),
+            (64, 30, Size { width: 6, height: 11 }),
+            (22, 20, Size { width: 40, height: 30 }),
+            (50, 40, Size { width: 50, height: 20 }),
+            (50, 40, Size { width: 30, height: 40 }),
+            (300, 20, Size { width: 10, height: 20 }),
+        ] {
+            let picture = noise(width, height);
+            let mut expected = vec![0; size.area() * 3];
+            let source = picture.frame().as_window();
+            resize_by_library(&mut fir::Resizer::new(), source, size, &mut expected);
+            let resized =
+                resizer.resize_frame(picture.frame(), ResizeTarget { size, filter: Filter::Bicubic });
+            assert!(resized.frame().pixels() == expected, "{width} x {height} to {size:?}");
+        }
     }
 
     #[test]

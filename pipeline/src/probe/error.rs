@@ -11,7 +11,8 @@ pub enum ProbeServiceError {
     /// The file is not an image, is damaged, or exceeds the limits.
     #[error("not a readable image")]
     Unreadable,
-    /// Examining it took longer than the time limit, and did before. It would again.
+    /// Examining it took longer than the time limit, for the second time in this process or while another one hung. It is taken
+    /// to do so each time.
     #[error("examining the image takes too long")]
     TimedOut,
     /// All places of the organization are taken.

@@ -147,7 +147,8 @@ impl ProbeSupervisor {
             Err(RecvTimeoutError::Timeout) => {
                 // It may have waited for a call of others, such as one that compiles kernels, or that hangs.
                 let is_others = self.devices.longest_call().is_some_and(|call| call > started_at.elapsed());
-                // Beside others that hang nothing is excused: each one takes a thread for good.
+                // Beside others that still hang nothing is excused: each one takes a thread for good.
+                self.hanging.retain(|thread| !thread.is_finished());
                 let is_excused = is_others || self.hanging.is_empty() && !self.timed_out_before(&selfie);
                 self.abandon_worker();
                 let error =
@@ -302,5 +303,131 @@ impl ProbeSupervisor {
         if self.worker.take().is_some_and(|worker| worker.join().is_err()) {
             tracing::error!("probe thread panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use crossbeam_channel::bounded;
+    use photofinish_kernels::image::frame::Frame;
+    use photofinish_models::fakes::FakeModels;
+    use photofinish_models::traits::{
+        BatchSizes, BibReader, FaceBox, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
+    };
+    use photofinish_store::model::ids::OrganizationId;
+
+    use super::*;
+    use crate::engine::stage_stats::StageStats;
+    use crate::probe::turns::Turns;
+    use crate::probe::worker::STAGE;
+    use crate::settings::Limits;
+
+    /// Detectors wait until it is open.
+    #[derive(Default)]
+    struct Gate {
+        is_open: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        fn set_open(&self, is_open: bool) {
+            *self.is_open.lock().unwrap() = is_open;
+            self.changed.notify_all();
+        }
+
+        fn pass(&self) {
+            let is_open = self.is_open.lock().unwrap();
+            drop(self.changed.wait_while(is_open, |is_open| !*is_open).unwrap());
+        }
+    }
+
+    struct GatedModels(Arc<Gate>);
+
+    struct GatedDetector {
+        gate: Arc<Gate>,
+        detector: Box<dyn FaceDetector>,
+    }
+
+    impl FaceDetector for GatedDetector {
+        fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+            self.gate.pass();
+            self.detector.detect(frames, long_side)
+        }
+
+        fn identity(&self) -> &ModelIdentity {
+            self.detector.identity()
+        }
+    }
+
+    impl ModelFactory for GatedModels {
+        fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+            let detector = FakeModels::default().create_face_detector()?;
+            Ok(Box::new(GatedDetector { gate: Arc::clone(&self.0), detector }))
+        }
+
+        fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+            FakeModels::default().create_face_embedder()
+        }
+
+        fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+            Err(ModelError::Runtime("selfies need no bib reader".into()))
+        }
+
+        fn batch_sizes(&self) -> BatchSizes {
+            FakeModels::default().batch_sizes()
+        }
+    }
+
+    fn new_supervisor(gate: &Arc<Gate>) -> ProbeSupervisor {
+        let models: Arc<dyn ModelFactory> = Arc::new(GatedModels(Arc::clone(gate)));
+        let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000, reads_heic: false };
+        let context = WorkerContext { limits, stats: Arc::new(StageStats::new(STAGE)) };
+        let time_limits = TimeLimits { selfie: Duration::from_millis(50), device_call: Duration::MAX };
+        let (devices, cores) = (ProbeDevices::new(vec![models]), ReservedCores::default());
+        ProbeSupervisor::new(bounded(1).1, devices, context, time_limits, Arc::default(), cores)
+    }
+
+    /// Encodes a grey JPEG of one colour.
+    fn grey_selfie(width: usize, height: usize) -> Bytes {
+        let (pixels, format) = (vec![120_u8; width * height], turbojpeg::PixelFormat::GRAY);
+        let image = turbojpeg::Image { pixels: pixels.as_slice(), width, pitch: width, height, format };
+        turbojpeg::compress(image, 80, turbojpeg::Subsamp::Gray).unwrap().to_vec().into()
+    }
+
+    /// Has a selfie take too long and waits until its thread has ended all the same. Returns what its caller was told.
+    fn time_out(
+        supervisor: &mut ProbeSupervisor,
+        gate: &Gate,
+        selfie: &Bytes,
+    ) -> Result<ProbeFace, ProbeServiceError> {
+        gate.set_open(false);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let turn = runtime.block_on(Turns::new(1, 1).take(OrganizationId::generate())).unwrap();
+        let (reply, mut response) = oneshot::channel();
+        let (selfie, span, asked_at) = (selfie.clone(), Span::none(), Instant::now());
+        let request = ProbeRequest { selfie, reply, span, asked_at, spent: Arc::default(), turn };
+        assert!(!supervisor.serve(request), "it takes too long");
+        assert!(supervisor.restore(), "another thread takes over");
+        assert!(!supervisor.hanging.is_empty(), "its own is still there");
+        gate.set_open(true);
+        let deadline = Instant::now() + Duration::from_secs(600);
+        while !supervisor.hanging.iter().all(JoinHandle::is_finished) {
+            assert!(Instant::now() < deadline, "timed out waiting for the thread");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        response.try_recv().unwrap()
+    }
+
+    #[test]
+    fn each_selfie_is_excused_once_if_those_before_have_ended() {
+        let gate = Arc::new(Gate::default());
+        let mut supervisor = new_supervisor(&gate);
+        assert!(supervisor.restore());
+        let [first, second] = [grey_selfie(300, 200), grey_selfie(200, 300)];
+        assert_eq!(time_out(&mut supervisor, &gate, &first), Err(ProbeServiceError::Unavailable));
+        assert_eq!(time_out(&mut supervisor, &gate, &second), Err(ProbeServiceError::Unavailable));
+        assert_eq!(time_out(&mut supervisor, &gate, &second), Err(ProbeServiceError::TimedOut));
     }
 }
