@@ -40,8 +40,8 @@ pub trait Erasures: Send + Sync {
         photo: PhotoId,
         asked_by: KeyId,
     ) -> Result<ErasureId>;
-    /// Closes an album, and begins the rest; what goes is counted by [`Self::remove_objects`]. The same erasure when that was asked
-    /// before.
+    /// Counts what goes with an album, closes it, and begins the rest; [`Self::remove_objects`] counts again. The same erasure when
+    /// that was asked before.
     async fn begin_album(&self, tenant: &Tenant, album: AlbumId, asked_by: KeyId) -> Result<ErasureId>;
     /// Deletes what is left of an organization whose albums were erased: keys, accounts, webhooks, events, credits. Receipts
     /// stay. Signs a receipt of its own, which is kept nowhere: until [`Self::forget_organization`] the organization is still found,

@@ -7,7 +7,6 @@ mod support;
 use std::time::Duration;
 
 use photofinish_servers::Postgres;
-use photofinish_store::Store;
 use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::erasure::{
     ComparedSelfie, ErasureSubject, ExpiringPart, FacePlace, NewErasure, PhotoFate,
@@ -18,6 +17,7 @@ use photofinish_store::model::photo::DetectedFace;
 use photofinish_store::model::process::Task;
 use photofinish_store::model::watermark::{WatermarkChange, WatermarkPlacement, WatermarkPosition};
 use photofinish_store::traits::ProbeOutcome;
+use photofinish_store::{Store, StoreErrorKind};
 use sqlx::{Connection, Executor, PgConnection};
 use support::TestStore;
 
@@ -225,31 +225,57 @@ async fn wait_until_blocked(connection: &mut PgConnection) {
     tokio::time::timeout(Duration::from_secs(60), wait).await.expect("somebody waits for a lock");
 }
 
+/// Begins a transaction that has the table of the faces: counting an album takes as long as this.
+async fn hold_faces(connection: &mut PgConnection) {
+    connection.execute("begin").await.unwrap();
+    connection.execute("lock table face in access exclusive mode").await.unwrap();
+}
+
+/// While somebody counts the rows of an album and waits for the faces that this connection has.
+async fn check_that_nobody_waits(
+    connection: &mut PgConnection,
+    counted: &AlbumFixture,
+    other: &AlbumFixture,
+    photos: &[PhotoId],
+) {
+    wait_until_blocked(connection).await;
+    assert_eq!(other.store.queue.confirm(other.album, photos).await.unwrap(), photos);
+    // As a worker does that finishes a photo of the album.
+    let lock = sqlx::query("select from album where id = $1 for update nowait").bind(counted.album.0);
+    lock.execute(&mut *connection).await.unwrap();
+    connection.execute("rollback").await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_for_an_album_whose_rows_are_counted() {
     let Some(mut server) = ServerFixture::create().await else { return };
     let (fixture, connection) = (&server.album, &mut server.connection);
     let store = &fixture.store;
+    let (tenant, album, key) = (fixture.tenant, fixture.album, fixture.key.id);
     fixture.add_ready_photo(vec![conformance::face(RUNNER)], vec![conformance::text("88", 0.97)]).await;
     let other = fixture.create_album(conformance::album_config()).await;
-    let photos = other.create_photos(1).await;
-    // Counting takes as long as this.
-    connection.execute("begin").await.unwrap();
-    connection.execute("lock table face in access exclusive mode").await.unwrap();
-    let id = store.erasures.begin_album(&fixture.tenant, fixture.album, fixture.key.id).await.unwrap();
+    let stranger = AlbumFixture::create(store).await;
+    let photos = other.create_photos(2).await;
+    hold_faces(connection).await;
+    let beginning = {
+        let store = store.clone();
+        tokio::spawn(async move { store.erasures.begin_album(&tenant, album, key).await })
+    };
+    check_that_nobody_waits(connection, fixture, &other, &photos[..1]).await;
+    let id = beginning.await.unwrap().unwrap();
+    hold_faces(connection).await;
+    // Neither an album that is closed nor that of another tenant is counted.
+    assert_eq!(store.erasures.begin_album(&tenant, album, key).await.unwrap(), id);
+    let refused = store.erasures.begin_album(&stranger.tenant, other.album, stranger.key.id).await;
+    assert_eq!(refused.unwrap_err().kind, StoreErrorKind::NotFound);
     let removing = {
         let store = store.clone();
         tokio::spawn(async move { store.erasures.remove_objects(id).await })
     };
-    wait_until_blocked(connection).await;
-    assert_eq!(store.queue.confirm(other.album, &photos).await.unwrap(), photos);
-    // As a worker does that finishes a photo of the album.
-    let lock = sqlx::query("select from album where id = $1 for update nowait").bind(fixture.album.0);
-    lock.execute(&mut *connection).await.unwrap();
-    connection.execute("rollback").await.unwrap();
+    check_that_nobody_waits(connection, fixture, &other, &photos[1..]).await;
     removing.await.unwrap().unwrap();
     finish(store, id).await;
-    let removed = store.erasures.get(&fixture.tenant, id).await.unwrap().removed;
+    let removed = store.erasures.get(&tenant, id).await.unwrap().removed;
     assert_eq!((removed.photos, removed.faces, removed.vectors, removed.texts), (1, 1, 1, 1));
 }
 

@@ -11,7 +11,7 @@ use photofinish_store::model::ids::{ProcessId, WebhookId};
 use photofinish_store::model::process::{Task, TaskLease};
 use photofinish_store::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
 use photofinish_store::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
-use photofinish_store::traits::{DeliveryRoom, NamedLease, PhotoRef};
+use photofinish_store::traits::{DeliveryRoom, NamedLease, PhotoRef, TextQuery};
 use time::OffsetDateTime;
 
 use crate::plans::PlanReport;
@@ -178,6 +178,8 @@ async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Bo
         let query = EntryQuery { after: None, prefix: "12".to_owned(), limit: 100 };
         fixture.store.start_lists.list_entries(fixture.album, query).await?;
         fixture.store.start_lists.get(fixture.album).await?;
+        let query = TextQuery { text: "12345".to_owned(), exact: true };
+        fixture.store.texts.search(fixture.album, &query).await?;
     }
     // Every other step learns the format of an album, as long as there is one.
     while fixture.store.judging.is_due().await? {
@@ -199,6 +201,11 @@ async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Bo
     );
     report.add_plan(
         &plans,
+        "start list: the spellings of a bib",
+        "select bib, excluded, (select config from album",
+    );
+    report.add_plan(
+        &plans,
         "start list: photos that are not judged yet",
         "select count(*) from photo where album = $1 and state = 'ready' and list_version",
     );
@@ -215,7 +222,8 @@ async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Bo
     Ok(())
 }
 
-async fn take(fixture: &AlbumFixture, task: Task) -> Result<TaskLease, Box<dyn Error>> {
+/// Takes a task that nobody has.
+pub async fn take(fixture: &AlbumFixture, task: Task) -> Result<TaskLease, Box<dyn Error>> {
     let lease = fixture.store.tasks.take(task, ProcessId::generate(), LONG).await?;
     Ok(lease.ok_or("another process has the task")?)
 }

@@ -36,6 +36,11 @@ const CHANGES: &str = "insert into photo_change (album, change, photo) \
 const CONSENTS: &str = "insert into gallery_consent (id, album, text_version, language, probe, given_at) \
      select gen_random_uuid(), $1, 1, 'en', gen_random_uuid(), n from generate_series(1, 20000) as n";
 
+/// Searches of visitors of an album, half of them on an earlier day.
+const VISITORS: &str = "insert into gallery_visitor (album, visitor, day, searches) \
+     select $1, decode(md5(n::text), 'hex'), case when n % 2 = 0 then 1 else 100000 end, 1 \
+     from generate_series(1, 10000) as n";
+
 /// Counts the photos, as for those that are older than the triggers.
 const COUNTS: &str = include_str!("../../migrations/postgres/0007_count_photos.sql");
 
@@ -98,7 +103,7 @@ pub async fn fill_database(
             .bind(count)
             .execute(&mut connection)
             .await?;
-        for statement in [FACES, TEXTS, CHANGES, CONSENTS] {
+        for statement in [FACES, TEXTS, CHANGES, CONSENTS, VISITORS] {
             sqlx::query(statement).bind(fixture.album).execute(&mut connection).await?;
         }
         let changes = "update album set changes = (select max(change) from photo_change where album = $1) \

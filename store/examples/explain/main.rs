@@ -3,6 +3,7 @@
 //! (3 GB, removed at the end), makes the calls of the store, and prints the plans that the server's own `auto_explain`
 //! gives of them.
 
+mod erasures;
 mod events;
 mod fill;
 mod plans;
@@ -16,6 +17,7 @@ use photofinish_store::model::credit::{CreditSettings, Credits, NewGrant};
 use photofinish_store::model::gallery::NewConsent;
 use photofinish_store::model::ids::ProbeId;
 use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
+use photofinish_store::model::process::Task;
 use photofinish_store::model::rate::{RateClass, RateShare};
 use photofinish_store::traits::{Lease, PhotoResults, PictureSizes, TextQuery};
 use photofinish_store::{Store, StoreSettings};
@@ -66,6 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run_searches(&mut report, &fixture, &fixtures[0]).await?;
     run_gallery_calls(&mut report, &fixtures[0]).await?;
     measure_queue(&mut report, &fixture.store).await?;
+    erasures::run_calls(&mut report, &fixture, &fixtures[2]).await?;
     report.print();
     Ok(())
 }
@@ -238,6 +241,15 @@ async fn run_gallery_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> R
         galleries.has_consent(fixture.album, probe).await?;
     }
     report.add_plan(&report.plans.take(), "gallery: the consent to a selfie", "from gallery_consent");
+    let lease = events::take(fixture, Task::Ledger).await?;
+    for _ in 0..6 {
+        fixture.store.ledger_task.run(lease).await?;
+    }
+    report.add_plan(
+        &report.plans.take(),
+        "gallery: delete the searches of visitors on earlier days",
+        "delete from gallery_visitor",
+    );
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::model::watermark::MarkedPhoto;
 use crate::sql::credits::SharedLedger;
 use crate::sql::credits::ledger::{Ledger, Writer, day_of};
 use crate::sql::credits::usage::{date_of, days_since_epoch};
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::{Database, Transaction, commit_counts};
 use crate::sql::row_types::{parse_key_mode, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Costs, Lease, Result};
@@ -253,21 +253,7 @@ impl Costs for SqlCosts {
             return Ok(());
         }
         let written = self.write_searches(&costs).await;
-        match written {
-            Ok(transaction) => {
-                let is_undone = transaction.is_undone_by_failed_commit();
-                let committed = transaction.commit(WRITE_SEARCHES).await;
-                // One that is not answered may have been made: writing the costs again would count twice.
-                if committed.is_err() && is_undone {
-                    self.searches.put_back(costs);
-                }
-                committed
-            }
-            Err(error) => {
-                self.searches.put_back(costs);
-                Err(error)
-            }
-        }
+        commit_counts(written, WRITE_SEARCHES, || self.searches.put_back(costs)).await
     }
 
     async fn costs(&self, tenant: &Tenant, filter: CostQuery) -> Result<Vec<CostRow>> {

@@ -4,17 +4,23 @@
 use std::fs::File;
 
 use futures_util::future::BoxFuture;
+use sqlx::Executor;
 
 use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
 use super::connection::schema::{self, SchemaState};
 use super::connection::sqlite::{self, SqliteFile, SqliteReader, SqliteTransaction};
 use super::connection::timed::TimedConnection;
-use super::error::store_error;
+use super::error::{is_lock_timeout, store_error};
 use super::statement::{ConnectionRef, FromAnyRow, Query, query};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::now_micros;
 use crate::traits::Result;
+
+/// Around a statement that waits for locks of others for half a second at most, and before the transaction goes on without them.
+const BEGIN_BRIEF_WAIT: &str = "savepoint brief_wait; set local lock_timeout = 500";
+const END_BRIEF_WAIT: &str = "set local lock_timeout to default; release savepoint brief_wait";
+const GIVE_UP_BRIEF_WAIT: &str = "rollback to savepoint brief_wait; release savepoint brief_wait";
 
 /// An open database. Cheap to clone.
 #[derive(Clone)]
@@ -275,7 +281,7 @@ impl Transaction {
 
     /// Whether a commit that fails was certainly not made: a file is rolled back then, as on a full disk. A server may have
     /// made it, and its answer was lost.
-    pub(super) fn is_undone_by_failed_commit(&self) -> bool {
+    fn is_undone_by_failed_commit(&self) -> bool {
         matches!(self, Self::Sqlite(_))
     }
 
@@ -302,6 +308,29 @@ impl Transaction {
         })
     }
 
+    /// Runs a statement that locks rows, unless one of them is not free within half a second; returns whether it did. The
+    /// transaction goes on either way. In a file nobody else has locked any.
+    pub(super) fn lock_briefly(
+        &mut self,
+        operation: &'static str,
+        statement: Query,
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let connection = match self {
+                Self::Sqlite(_) => return statement.execute(self).await.map(|_| true),
+                Self::Postgres(connection) => connection,
+            };
+            connection.execute(BEGIN_BRIEF_WAIT).await.map_err(store_error(operation))?;
+            let (end, has_locked) = match statement.execute(ConnectionRef::Postgres(connection)).await {
+                Ok(_) => (END_BRIEF_WAIT, true),
+                Err(error) if is_lock_timeout(&error) => (GIVE_UP_BRIEF_WAIT, false),
+                Err(error) => return Err(error),
+            };
+            connection.execute(end).await.map_err(store_error(operation))?;
+            Ok(has_locked)
+        })
+    }
+
     /// Lets the next statements run without a total limit, as long as rows keep arriving: for reading a whole album.
     pub(super) fn disable_statement_timeout(&mut self, operation: &'static str) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
@@ -311,4 +340,21 @@ impl Transaction {
             Ok(())
         })
     }
+}
+
+/// Commits what was `written` of counts that are kept in memory. Calls `put_back` where that has certainly failed: a commit that is
+/// not answered may have been made, and writing the counts again would count twice.
+pub(super) async fn commit_counts(
+    written: Result<Transaction>,
+    operation: &'static str,
+    put_back: impl FnOnce() + Send,
+) -> Result<()> {
+    let (is_undone, committed) = match written {
+        Ok(transaction) => (transaction.is_undone_by_failed_commit(), transaction.commit(operation).await),
+        Err(error) => (true, Err(error)),
+    };
+    if committed.is_err() && is_undone {
+        put_back();
+    }
+    committed
 }

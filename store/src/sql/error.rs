@@ -24,6 +24,13 @@ pub(crate) fn store_error(operation: &'static str) -> impl Fn(sqlx::Error) -> St
     }
 }
 
+/// Whether a statement has waited for as long as it may for what others had locked.
+pub(crate) fn is_lock_timeout(error: &StoreError) -> bool {
+    let cause = error.source.as_ref().and_then(|source| source.downcast_ref::<sqlx::Error>());
+    let Some(sqlx::Error::Database(cause)) = cause else { return false };
+    cause.code().is_some_and(|code| code == "55P03")
+}
+
 fn classify_error(cause: &sqlx::Error) -> StoreErrorKind {
     match cause {
         sqlx::Error::RowNotFound => StoreErrorKind::NotFound,

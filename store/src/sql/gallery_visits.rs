@@ -3,10 +3,10 @@
 //! here: that has a limit, to the search.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::model::ids::AlbumId;
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::{Database, Transaction, commit_counts};
 use crate::sql::statement::query;
 use crate::traits::Result;
 
@@ -19,64 +19,79 @@ pub(crate) struct Visits {
     pub(crate) searches: i64,
 }
 
+impl Visits {
+    fn add(&mut self, other: Self) {
+        self.opened += other.opened;
+        self.searches += other.searches;
+    }
+}
+
 /// In the order in which their rows are locked.
 type Counts = BTreeMap<AlbumId, Visits>;
+
+/// What the rows of galleries do not say yet.
+#[derive(Default)]
+struct Unwritten {
+    counted: Counts,
+    /// What is being written, and taken from `counted`.
+    in_writing: Arc<Counts>,
+}
 
 /// The visits that are not written yet.
 #[derive(Default)]
 pub(crate) struct VisitMeter {
-    counts: Mutex<Counts>,
+    unwritten: Mutex<Unwritten>,
+    /// Held while counts are written.
+    writer: tokio::sync::Mutex<()>,
 }
 
 impl VisitMeter {
     pub(crate) fn count_opened(&self, album: AlbumId) {
-        self.counts().entry(album).or_default().opened += 1;
+        self.unwritten().counted.entry(album).or_default().opened += 1;
     }
 
     pub(crate) fn count_search(&self, album: AlbumId) {
-        self.counts().entry(album).or_default().searches += 1;
+        self.unwritten().counted.entry(album).or_default().searches += 1;
     }
 
     /// Returns what was counted of a gallery and is not written yet.
     pub(crate) fn of_album(&self, album: AlbumId) -> Visits {
-        self.counts().get(&album).copied().unwrap_or_default()
+        let unwritten = self.unwritten();
+        let mut visits = unwritten.counted.get(&album).copied().unwrap_or_default();
+        visits.add(unwritten.in_writing.get(&album).copied().unwrap_or_default());
+        visits
     }
 
     /// Writes what was counted; keeps it when that fails, unless it may have been written.
     pub(crate) async fn flush(&self, database: &Database) -> Result<()> {
-        let taken = std::mem::take(&mut *self.counts());
+        let _writer = self.writer.lock().await;
+        let taken = self.take();
         if taken.is_empty() {
             return Ok(());
         }
         let written = write(database, &taken).await;
-        match written {
-            Ok(transaction) => {
-                let is_undone = transaction.is_undone_by_failed_commit();
-                let committed = transaction.commit(OPERATION).await;
-                // One that is not answered may have been made: writing the counts again would count twice.
-                if committed.is_err() && is_undone {
-                    self.put_back(taken);
-                }
-                committed
-            }
-            Err(error) => {
-                self.put_back(taken);
-                Err(error)
-            }
+        let committed = commit_counts(written, OPERATION, || self.put_back()).await;
+        self.unwritten().in_writing = Arc::default();
+        committed
+    }
+
+    /// Takes what was counted. What a writer left that was stopped may have been written: it is nobody's.
+    fn take(&self) -> Arc<Counts> {
+        let mut unwritten = self.unwritten();
+        unwritten.in_writing = Arc::new(std::mem::take(&mut unwritten.counted));
+        Arc::clone(&unwritten.in_writing)
+    }
+
+    fn put_back(&self) {
+        let mut unwritten = self.unwritten();
+        let taken = std::mem::take(&mut unwritten.in_writing);
+        for (album, visits) in taken.iter() {
+            unwritten.counted.entry(*album).or_default().add(*visits);
         }
     }
 
-    fn put_back(&self, taken: Counts) {
-        let mut counts = self.counts();
-        for (album, Visits { opened, searches }) in taken {
-            let visits = counts.entry(album).or_default();
-            visits.opened += opened;
-            visits.searches += searches;
-        }
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unwritten(&self) -> MutexGuard<'_, Unwritten> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

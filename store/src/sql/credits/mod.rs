@@ -27,7 +27,7 @@ use crate::model::encoding::now_micros;
 use crate::model::ids::{AlbumId, GrantId, OrganizationId};
 use crate::model::key::KeyMode;
 use crate::model::process::TaskLease;
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::{Database, Transaction, commit_counts};
 use crate::sql::row_types::parse_key_mode;
 use crate::sql::statement::query;
 use crate::sql::tasks::fence;
@@ -211,21 +211,7 @@ impl CreditLedger for SqlCredits {
             Ok::<Transaction, StoreError>(transaction)
         };
         let written = written.await;
-        match written {
-            Ok(transaction) => {
-                let is_undone = transaction.is_undone_by_failed_commit();
-                let committed = transaction.commit(OPERATION).await;
-                // One that is not answered may have been made: writing the counts again would count twice.
-                if committed.is_err() && is_undone {
-                    self.meter.put_back(counts);
-                }
-                committed
-            }
-            Err(error) => {
-                self.meter.put_back(counts);
-                Err(error)
-            }
-        }
+        commit_counts(written, OPERATION, || self.meter.put_back(counts)).await
     }
 
     async fn usage(&self, tenant: &Tenant, query: UsageQuery) -> Result<Vec<UsageRow>> {

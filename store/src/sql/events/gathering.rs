@@ -33,11 +33,13 @@ pub(crate) const OVERDUE_ALBUM: Statement = Statement::PerDialect {
                <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 order by since limit 1 for update",
 };
 
-/// Locks an album whose changes are overdue in the feed. The publisher leaves out albums whose row is locked, as that of an album
-/// which many workers finish photos of is nearly always. To be called while the transaction holds nothing but its task: the writer
-/// that it waits for may itself wait for anything that the publisher locks.
+/// Locks an album whose changes are overdue in the feed, unless somebody keeps it: all others would wait to be told. The publisher
+/// leaves out albums whose row is locked, as that of an album which many workers finish photos of is nearly always. To be called
+/// while the transaction holds nothing but its task: the writer that it waits for may itself wait for anything that the publisher
+/// locks.
 pub(crate) async fn lock_overdue(transaction: &mut Transaction) -> Result<()> {
-    query(OPERATION, OVERDUE_ALBUM).bind(OVERDUE_MICROS).execute(transaction).await.map(drop)
+    let overdue = query(OPERATION, OVERDUE_ALBUM).bind(OVERDUE_MICROS);
+    transaction.lock_briefly(OPERATION, overdue).await.map(drop)
 }
 
 /// Changes of an album: how far they go, and their photos.

@@ -6,7 +6,7 @@
 //! photo settles, as when a list of bibs changes or somebody is erased, are passed over.
 //!
 //! Locks rows of `album_change_feed`, then rows of `event_cursor`, and waits for nothing that a writer of an album locks
-//! before them: only at first, holding nothing, for the writer of an album that is overdue.
+//! before them: only at first, holding nothing, for the writer of an album that is overdue, for half a second.
 
 use std::collections::{HashMap, HashSet};
 

@@ -140,6 +140,30 @@ async fn idle_connections_that_died_fail_no_call() {
     assert_all_connections_work(&database).await;
 }
 
+/// What it did before stays, and it waits for other locks as long as any other does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_goes_on_without_the_lock_that_it_waited_for_briefly() {
+    let Some(server) = ProxiedServer::start().await else { return };
+    let (database, _pool) = server.open_database(LONG).await;
+    let lock = || query(OPERATION, "select pg_advisory_xact_lock(1)");
+    let mut holder = begin_of_any(&database).await;
+    lock().execute(&mut holder).await.unwrap();
+    let mut waiting = begin_of_any(&database).await;
+    query(OPERATION, "create temporary table earlier (id bigint)").execute(&mut waiting).await.unwrap();
+    assert!(!within_limit(waiting.lock_briefly(OPERATION, lock())).await.unwrap());
+    holder.rollback(OPERATION).await.unwrap();
+    for has_lock in [false, true] {
+        if has_lock {
+            assert!(within_limit(waiting.lock_briefly(OPERATION, lock())).await.unwrap());
+        }
+        let limit = query(OPERATION, "select current_setting('lock_timeout')");
+        let (limit,): (String,) = limit.fetch_one(&mut waiting).await.unwrap();
+        assert_eq!(limit, format!("{}s", LONG.as_secs()), "has the lock: {has_lock}");
+        query(OPERATION, "insert into earlier values (1)").execute(&mut waiting).await.unwrap();
+    }
+    waiting.commit(OPERATION).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_used_again() {
     let Some(server) = ProxiedServer::start().await else { return };
