@@ -13,7 +13,7 @@ use photofinish_store::{Store, StoreError};
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a process has the task after it last took it, which it does before each batch. It keeps it from one run to the
-/// next while selfies expire: it knows which could not be deleted.
+/// next while selfies expire: it knows which could not be deleted. It gives it back when it can delete none.
 const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// Objects deleted at once. A key can make hundreds of selfies a second, and a bucket takes tens of milliseconds to
@@ -24,14 +24,16 @@ const DELETIONS_AT_ONCE: usize = 16;
 pub async fn remove_expired_forever(store: &Store, holder: ProcessId) {
     let mut removal = ProbeRemoval::new(store, holder);
     loop {
-        match removal.run().await {
+        let removed = removal.run().await;
+        let pause = removed.as_ref().map_or(RETRY_INTERVAL, Removed::pause);
+        match removed {
             Ok(Removed { failed: 0, .. }) => {}
             Ok(Removed { failed, .. }) => {
-                tracing::warn!(failed, "failed to delete expired selfies, retrying in 10 s");
+                tracing::warn!(failed, "failed to delete expired selfies, retrying in {} s", pause.as_secs());
             }
             Err(error) => tracing::warn!(%error, "failed to remove expired selfies, retrying in 10 s"),
         }
-        tokio::time::sleep(RETRY_INTERVAL).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -41,6 +43,14 @@ struct Removed {
     removed: usize,
     /// Selfies whose objects could not be deleted. They stay, and are tried again.
     failed: usize,
+}
+
+impl Removed {
+    /// The pause after the run. Where nothing could be deleted, perhaps it is only this process that does not reach the storage:
+    /// it leaves the task to others meanwhile.
+    fn pause(&self) -> Duration {
+        if self.removed == 0 && self.failed > 0 { LEASE_TTL } else { RETRY_INTERVAL }
+    }
 }
 
 struct ProbeRemoval<'a> {
@@ -59,7 +69,8 @@ impl<'a> ProbeRemoval<'a> {
     }
 
     /// Removes expired selfies, one batch after the other, until none is left that was not tried. Ends early when nothing
-    /// of a batch can be deleted, because the storage is probably down, and when another process does it.
+    /// of a batch can be deleted, because the storage is probably down, or this process does not reach it; and when another
+    /// process does it.
     async fn run(&mut self) -> Result<Removed, StoreError> {
         let mut total = Removed::default();
         // Taking the task writes. The batch is read again with it: its holder may have removed this one.
@@ -67,19 +78,23 @@ impl<'a> ProbeRemoval<'a> {
             self.after = None;
             return Ok(total);
         }
-        while self.tasks.take(Task::Selfies, self.holder, LEASE_TTL).await?.is_some() {
+        while let Some(taken) = self.tasks.take(Task::Selfies, self.holder, LEASE_TTL).await.transpose() {
             let batch = self.probes.list_expired(self.after).await?;
             let Some(last) = batch.last() else {
                 self.after = None;
-                return Ok(total);
+                return taken.map(|_| total);
             };
             self.after = Some(ExpiredPosition { expires_at: last.expires_at, id: last.id });
             let size = batch.len();
+            // Also where the database cannot be written: the bytes do not wait for it, and on a full disk they make space. That
+            // another process may delete the same does no harm.
             let deleted = self.delete_objects(batch).await;
+            let lease = taken?;
             self.probes.remove(&deleted).await?;
             total.removed += deleted.len();
             total.failed += size - deleted.len();
             if deleted.is_empty() {
+                self.tasks.release(lease).await?;
                 break;
             }
         }
@@ -116,6 +131,7 @@ mod tests {
     use photofinish_store::conformance::AlbumFixture;
     use photofinish_store::model::ids::{AlbumId, OrganizationId};
     use photofinish_store::model::photo::Embedding;
+    use photofinish_store::model::process::{HeldTask, TaskLease};
     use photofinish_store::traits::{ProbeOutcome, Result, UploadConditions};
     use photofinish_store::{StoreErrorKind, conformance};
     use tokio::sync::Semaphore;
@@ -200,6 +216,25 @@ mod tests {
         }
     }
 
+    /// The tasks of a database that cannot be written.
+    struct UnwritableTasks;
+
+    #[async_trait]
+    impl TaskLeases for UnwritableTasks {
+        async fn take(&self, _: Task, _: ProcessId, _: Duration) -> Result<Option<TaskLease>> {
+            Err(StoreError::new(StoreErrorKind::Unavailable, "take a task"))
+        }
+        async fn renew(&self, _: TaskLease, _: Duration) -> Result<bool> {
+            unreachable!("the removal has no task")
+        }
+        async fn release(&self, _: TaskLease) -> Result<()> {
+            unreachable!("the removal has no task")
+        }
+        async fn list(&self) -> Result<Vec<HeldTask>> {
+            unreachable!("the removal lists no tasks")
+        }
+    }
+
     #[tokio::test]
     async fn an_expired_selfie_is_removed_whether_it_was_used_or_not() {
         let (_folder, store) = open_store().await;
@@ -279,6 +314,37 @@ mod tests {
         let mut other = ProbeRemoval { holder: ProcessId::generate(), ..removal(&store, &blobs) };
         assert_eq!(other.run().await.unwrap(), Removed::default(), "the first has the task");
         assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed { removed: 1, failed: 0 });
+    }
+
+    /// The rows stay, and nobody is shown what has expired.
+    #[tokio::test]
+    async fn the_bytes_of_selfies_are_deleted_while_the_database_cannot_be_written() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        create_expired(&store, fixture.album, 300).await;
+        let batch = store.probes.list_expired(None).await.unwrap().len();
+        assert!(batch < 300, "one batch has all of them");
+        let blobs = FaultyBlobs::new(&[], 10_000);
+        let mut hindered = ProbeRemoval { tasks: &UnwritableTasks, ..removal(&store, &blobs) };
+        for deleted in [batch, 300] {
+            assert_eq!(hindered.run().await.unwrap_err().kind, StoreErrorKind::Unavailable);
+            assert_eq!(blobs.deleted.load(Ordering::SeqCst), deleted);
+        }
+        assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed { removed: 300, failed: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_reach_the_storage_leaves_selfies_to_another() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let expired = create_expired(&store, fixture.album, 3).await;
+        let (broken, working) = (FaultyBlobs::new(&expired, 10_000), FaultyBlobs::new(&[], 10_000));
+        let failed = removal(&store, &broken).run().await.unwrap();
+        assert_eq!(failed, Removed { removed: 0, failed: 3 });
+        assert_eq!(failed.pause(), LEASE_TTL, "it would take the task again before another does");
+        let mut other = ProbeRemoval { holder: ProcessId::generate(), ..removal(&store, &working) };
+        let removed = other.run().await.unwrap();
+        assert_eq!((removed, removed.pause()), (Removed { removed: 3, failed: 0 }, RETRY_INTERVAL));
     }
 
     #[tokio::test]

@@ -25,6 +25,8 @@ const CONCURRENT_OBJECTS: usize = 8;
 /// A preview is a JPEG file of at most 8192 pixels a side.
 const MAX_PREVIEW_BYTES: u64 = 64 << 20;
 const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// How long after a failure an album is tried again, also while others are being marked.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A process that marks, and what it leaves to its other work.
 #[derive(Clone, Copy)]
@@ -36,18 +38,21 @@ pub struct Marker {
     pause_factor: u32,
     /// Whether it leaves the task to processes that read photos, as long as there are any.
     yields_to_workers: bool,
+    retry_interval: Duration,
 }
 
 impl Marker {
     /// One that reads photos: those that wait come first, and half of a core is left to them.
     pub fn beside_photos(holder: ProcessId) -> Self {
-        Self { holder, batch: 32, pause_factor: 1, yields_to_workers: false }
+        let retry_interval = RETRY_INTERVAL;
+        Self { holder, batch: 32, pause_factor: 1, yields_to_workers: false, retry_interval }
     }
 
     /// One that answers requests alone, with memory and cores for no more than these. It marks where no worker runs, as where
     /// they are started when photos wait, in a quarter of one core.
     pub fn beside_requests(holder: ProcessId) -> Self {
-        Self { holder, batch: 8, pause_factor: 3, yields_to_workers: true }
+        let retry_interval = RETRY_INTERVAL;
+        Self { holder, batch: 8, pause_factor: 3, yields_to_workers: true, retry_interval }
     }
 
     /// Takes the task for a batch; returns whether it has it. One that yields gives it back, so that a worker has it at once.
@@ -72,9 +77,10 @@ async fn has_workers(store: &Store) -> Result<bool, StoreError> {
 /// Marks what is to be marked, until it is dropped.
 pub async fn mark_forever(store: &Store, marker: Marker) {
     let mut is_failing = false;
+    let mut failed = HashMap::new();
     loop {
         sleep(POLL_INTERVAL).await;
-        let marked = mark_due(store, marker).await;
+        let marked = mark_due(store, marker, &mut failed).await;
         match &marked {
             Ok(0) => {}
             Ok(photos) => tracing::info!(photos, "drew watermarks"),
@@ -97,41 +103,34 @@ pub async fn release(store: &Store, marker: Marker) {
 }
 
 /// Marks all that is due if this process has or gets the task; returns how many photos. Each organization has a batch in its
-/// turn, so that those with many albums keep no other waiting. An album that fails does not keep the others from being marked.
-async fn mark_due(store: &Store, marker: Marker) -> Result<u64, StoreError> {
-    let mut albums = store.watermarks.list_albums_to_mark().await?;
-    if albums.is_empty() || marker.yields_to_workers && has_workers(store).await? {
+/// turn, so that those with many albums keep no other waiting. An album that fails does not keep the others from being marked:
+/// `failed` says when each last did.
+async fn mark_due(
+    store: &Store,
+    marker: Marker,
+    failed: &mut HashMap<AlbumId, Instant>,
+) -> Result<u64, StoreError> {
+    let albums = store.watermarks.list_albums_to_mark().await?;
+    failed.retain(|tried, _| albums.iter().any(|album| album.album == *tried));
+    let mut marking = Marking { photos: 0, positions: HashMap::new(), failed, opened: None };
+    let nothing_is_due = marking.pick_round(&albums, marker).is_empty();
+    if nothing_is_due || marker.yields_to_workers && has_workers(store).await? {
         return Ok(0);
     }
-    let mut marking = Marking::default();
-    loop {
-        let round = marking.pick_round(&albums);
-        if round.is_empty() {
-            break;
-        }
-        for album in round {
-            match marking.mark_batch(store, marker, album).await {
-                Ok(true) => {}
-                // Another process has the task, or is to have it.
-                Ok(false) => return Ok(marking.photos),
-                Err(error) => marking.skip(album.album, error),
-            }
-        }
-        albums = store.watermarks.list_albums_to_mark().await?;
+    let has_task = marking.mark_all(store, marker, albums).await;
+    if !matches!(has_task, Ok(false)) {
+        // Receipts of erasures wait for who may write marked pictures.
+        let released = store.tasks.release(marker.lease()).await;
+        has_task.and(released)?;
     }
-    // Receipts of erasures wait for who may write marked pictures.
-    store.tasks.release(marker.lease()).await?;
-    marking.first_error.map_or(Ok(marking.photos), Err)
+    Ok(marking.photos)
 }
 
 /// What is done until nothing is due.
-#[derive(Default)]
-struct Marking {
+struct Marking<'f> {
     photos: u64,
     positions: HashMap<AlbumId, Position>,
-    /// Albums that have failed: they are tried again when all others are done.
-    failed: HashSet<AlbumId>,
-    first_error: Option<StoreError>,
+    failed: &'f mut HashMap<AlbumId, Instant>,
     /// The watermark that was drawn last.
     opened: Option<OpenWatermark>,
 }
@@ -150,33 +149,62 @@ struct OpenWatermark {
     picture: Arc<WatermarkPicture>,
 }
 
-impl Marking {
-    /// Returns the first album of each organization that is to be tried.
-    fn pick_round(&self, albums: &[AlbumToMark]) -> Vec<AlbumToMark> {
+impl Marking<'_> {
+    /// Marks until nothing is due; returns whether this process still has the task: `false` when another one has it, or is to.
+    async fn mark_all(
+        &mut self,
+        store: &Store,
+        marker: Marker,
+        mut albums: Vec<AlbumToMark>,
+    ) -> Result<bool, StoreError> {
+        loop {
+            let round = self.pick_round(&albums, marker);
+            if round.is_empty() {
+                return Ok(true);
+            }
+            for album in round {
+                if !marker.take(store).await? {
+                    return Ok(false);
+                }
+                match self.mark_batch(store, marker, album).await {
+                    Ok(()) => {
+                        self.failed.remove(&album.album);
+                    }
+                    Err(error) => self.skip(album.album, &error),
+                }
+            }
+            albums = store.watermarks.list_albums_to_mark().await?;
+        }
+    }
+
+    /// Returns the first album of each organization that is to be tried: not one that has just failed.
+    fn pick_round(&self, albums: &[AlbumToMark], marker: Marker) -> Vec<AlbumToMark> {
         let mut organizations = HashSet::new();
-        let tried = albums.iter().filter(|album| !self.failed.contains(&album.album));
+        let is_tried = |album: &&AlbumToMark| {
+            self.failed.get(&album.album).is_none_or(|failed| failed.elapsed() >= marker.retry_interval)
+        };
+        let tried = albums.iter().filter(is_tried);
         tried.filter(|album| organizations.insert(album.organization)).copied().collect()
     }
 
-    fn skip(&mut self, album: AlbumId, error: StoreError) {
-        self.failed.insert(album);
-        self.first_error.get_or_insert(error);
+    /// Leaves an album for a while.
+    fn skip(&mut self, album: AlbumId, error: &StoreError) {
+        // Logged once, however often it fails until it succeeds.
+        if self.failed.insert(album, Instant::now()).is_none() {
+            tracing::warn!(album.id = %album, %error, "failed to draw watermarks of album, retrying every 30 s");
+        }
     }
 
-    /// Marks the next photos of an album; returns whether this process has the task.
+    /// Marks the next photos of an album.
     async fn mark_batch(
         &mut self,
         store: &Store,
         marker: Marker,
         album: AlbumToMark,
-    ) -> Result<bool, StoreError> {
-        if !marker.take(store).await? {
-            return Ok(false);
-        }
+    ) -> Result<(), StoreError> {
         let begun = Instant::now();
         let Some(watermark) = self.open(store, album.album).await? else {
-            store.watermarks.note_all_marked(album).await?;
-            return Ok(true);
+            return store.watermarks.note_all_marked(album).await;
         };
         let version = watermark.version();
         // Of another version all photos are to be marked.
@@ -186,13 +214,13 @@ impl Marking {
         let unmarked = store.watermarks.list_unmarked(album.album, version, after, marker.batch).await?;
         let Some(last) = unmarked.last() else {
             self.positions.remove(&album.album);
-            store.watermarks.note_all_marked(AlbumToMark { asked, ..album }).await?;
-            return Ok(true);
+            return store.watermarks.note_all_marked(AlbumToMark { asked, ..album }).await;
         };
-        self.positions.insert(album.album, Position { version, asked, after: *last });
         self.photos += mark_photos(store, album, &unmarked, &watermark).await?;
+        // Only now: those of a batch that failed are tried again.
+        self.positions.insert(album.album, Position { version, asked, after: *last });
         sleep(MIN_PAUSE.max(begun.elapsed() * marker.pause_factor)).await;
-        Ok(true)
+        Ok(())
     }
 
     /// Returns the current watermark of an album; `None` if it has none or was closed. One that changes meanwhile asks for
@@ -303,6 +331,8 @@ fn failed(error: &dyn std::error::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use photofinish_store::conformance::{AlbumFixture, test_settings};
     use photofinish_store::model::process::PipelineReport;
     use photofinish_store::model::watermark::{WatermarkChange, WatermarkPlacement, WatermarkPosition};
@@ -329,6 +359,13 @@ mod tests {
         fixture
     }
 
+    /// Marks one photo at a time, and tries albums that failed at once.
+    fn one_by_one() -> Marker {
+        let retry_interval = Duration::ZERO;
+        let marker = Marker::beside_photos(ProcessId::generate());
+        Marker { batch: 1, pause_factor: 0, retry_interval, ..marker }
+    }
+
     #[tokio::test]
     async fn organizations_have_their_photos_marked_in_turn() {
         let folder = tempfile::tempdir().unwrap();
@@ -336,12 +373,55 @@ mod tests {
         let large = create_unmarked(&store, 3).await;
         let small = create_unmarked(&store, 1).await;
         let watched = WatchedMarking::install(&mut store);
-        let marker = Marker { batch: 1, pause_factor: 0, ..Marker::beside_photos(ProcessId::generate()) };
-        mark_due(&store, marker).await.unwrap();
+        mark_due(&store, one_by_one(), &mut HashMap::new()).await.unwrap();
         // The last look at each album finds nothing.
         let (large, small) = (large.album, small.album);
         assert_eq!(watched.marked_albums(), [large, small, large, small, large, large]);
         assert!(store.watermarks.list_albums_to_mark().await.unwrap().is_empty());
+        assert!(store.tasks.list().await.unwrap().is_empty(), "the task is kept");
+    }
+
+    #[tokio::test]
+    async fn an_album_that_failed_is_tried_again_before_all_others_are_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let failing = create_unmarked(&store, 1).await.album;
+        let other = create_unmarked(&store, 3).await.album;
+        let watched = WatchedMarking::install(&mut store);
+        *watched.failing.lock().unwrap() = Some(failing);
+        let mut failed = HashMap::new();
+        mark_due(&store, one_by_one(), &mut failed).await.unwrap();
+        // The batch that failed is tried again; the last look at each album finds nothing.
+        assert_eq!(watched.marked_albums(), [failing, other, failing, other, failing, other, other]);
+        assert!(store.watermarks.list_albums_to_mark().await.unwrap().is_empty());
+        assert!(failed.is_empty(), "its next failure would not be logged");
+    }
+
+    #[tokio::test]
+    async fn an_album_that_failed_is_left_alone_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        let album = create_unmarked(&store, 1).await.album;
+        let watched = WatchedMarking::install(&mut store);
+        *watched.failing.lock().unwrap() = Some(album);
+        let marker = Marker { retry_interval: Duration::MAX, ..one_by_one() };
+        let mut failed = HashMap::new();
+        for _ in 0..2 {
+            mark_due(&store, marker, &mut failed).await.unwrap();
+            assert_eq!(watched.marked_albums(), [album]);
+            assert!(store.tasks.list().await.unwrap().is_empty(), "the task is kept");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_task_is_given_back_where_the_albums_cannot_be_listed_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
+        create_unmarked(&store, 1).await;
+        let watched = WatchedMarking::install(&mut store);
+        watched.failing_listing.store(2, Ordering::SeqCst);
+        let error = mark_due(&store, one_by_one(), &mut HashMap::new()).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
         assert!(store.tasks.list().await.unwrap().is_empty(), "the task is kept");
     }
 

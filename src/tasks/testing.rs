@@ -1,11 +1,10 @@
 //! Parts of a store whose calls tests of tasks see and hold up.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use photofinish_store::Store;
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::cost::{
     CostQuery, CostRow, CostWeights, PhotoCost, SearchCosts, StoredObjects,
@@ -18,6 +17,7 @@ use photofinish_store::model::ids::{AlbumId, ErasureId, KeyId, OrganizationId, P
 use photofinish_store::model::process::Process;
 use photofinish_store::model::watermark::{AlbumToMark, MarkedPhoto, Watermark, WatermarkChange};
 use photofinish_store::traits::{Costs, Erasures, Processes, Result, Watermarks};
+use photofinish_store::{Store, StoreError, StoreErrorKind};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -154,13 +154,18 @@ pub struct WatchedMarking {
     asked: Semaphore,
     /// The albums whose photos were looked for, batch by batch.
     marked: Mutex<Vec<AlbumId>>,
+    /// The album whose next batch fails.
+    pub failing: Mutex<Option<AlbumId>>,
+    /// The listing of albums that fails, counted from 1.
+    pub failing_listing: AtomicUsize,
 }
 
 impl WatchedMarking {
     /// Replaces those of a store.
     pub fn install(store: &mut Store) -> Arc<Self> {
-        let watermarks = Arc::clone(&store.watermarks);
-        let watched = Arc::new(Self { watermarks, asked: Semaphore::new(0), marked: Mutex::default() });
+        let (watermarks, asked) = (Arc::clone(&store.watermarks), Semaphore::new(0));
+        let (marked, failing, failing_listing) = Default::default();
+        let watched = Arc::new(Self { watermarks, asked, marked, failing, failing_listing });
         store.watermarks = watched.clone();
         watched
     }
@@ -205,6 +210,9 @@ impl Watermarks for WatchedMarking {
 
     async fn list_albums_to_mark(&self) -> Result<Vec<AlbumToMark>> {
         self.asked.add_permits(1);
+        if self.asked.available_permits() == self.failing_listing.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "list albums"));
+        }
         self.watermarks.list_albums_to_mark().await
     }
 
@@ -220,6 +228,9 @@ impl Watermarks for WatchedMarking {
     }
 
     async fn note_marked(&self, album: AlbumId, photos: &[MarkedPhoto], version: i64) -> Result<()> {
+        if self.failing.lock().expect("nobody has panicked").take_if(|failing| *failing == album).is_some() {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "note marked photos"));
+        }
         self.watermarks.note_marked(album, photos, version).await
     }
 

@@ -3,9 +3,11 @@
 use std::io::Read as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use futures_util::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt};
 use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -16,6 +18,9 @@ const LOCAL_STORE: &str = "LocalFileSystem";
 
 /// How long after a refusal an object is read again: changed permissions take moments to reach all servers of a cloud.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a body that breaks off is continued, each time as long as some of it arrives.
+const MAX_CONTINUATIONS: u32 = 5;
 
 /// An object as the storage lists it.
 #[derive(Clone, Debug)]
@@ -43,8 +48,8 @@ impl ListedObject {
     }
 }
 
-/// Reads a whole object, into a buffer that is reused. Its size is checked before any of it is read, and a body that ends
-/// early is an error.
+/// Reads a whole object, into a buffer that is reused. Its size is checked before any of it is read. A body that breaks off is
+/// continued some times; one that ends early is an error.
 pub(crate) async fn read_into(
     store: &dyn ObjectStore,
     path: &Path,
@@ -69,12 +74,8 @@ pub(crate) async fn read_into(
                 |cause| object_store::Error::Generic { store: LOCAL_STORE, source: Box::new(cause) };
             read.map_err(|cause| object_error(path, generic(cause)))?
         }
-        GetResultPayload::Stream(mut chunks) => {
-            while buffer.len() as u64 <= size
-                && let Some(chunk) = chunks.try_next().await.map_err(|cause| object_error(path, cause))?
-            {
-                buffer.extend_from_slice(&chunk);
-            }
+        GetResultPayload::Stream(chunks) => {
+            receive(store, path, &found.meta, chunks, &mut buffer).await?;
             buffer
         }
     };
@@ -83,6 +84,51 @@ pub(crate) async fn read_into(
         return Err(StoreError::new(StoreErrorKind::Unavailable, what));
     }
     Ok(buffer)
+}
+
+/// Receives the body of an object. Continues it where the connection breaks or is silent: `object_store` itself does only until its
+/// time for retries is over, which begins with the request, and on a slow link a photo takes minutes.
+async fn receive(
+    store: &dyn ObjectStore,
+    path: &Path,
+    meta: &ObjectMeta,
+    mut chunks: BoxStream<'static, object_store::Result<Bytes>>,
+    buffer: &mut Vec<u8>,
+) -> Result<()> {
+    let mut continuations = 0;
+    loop {
+        let before = buffer.len();
+        let Err(cause) = receive_chunks(&mut chunks, meta.size, buffer).await else { return Ok(()) };
+        let received = buffer.len() as u64;
+        let goes_on = buffer.len() > before && received < meta.size && continuations < MAX_CONTINUATIONS;
+        // Without a tag the rest may be of another object.
+        let Some(tag) = meta.e_tag.as_ref().filter(|_| goes_on) else {
+            return Err(object_error(path, cause));
+        };
+        tracing::info!(object = %path, received, error = %cause, "continuing to read an object after an error");
+        continuations += 1;
+        let options = GetOptions::default().with_range(Some(received..meta.size)).with_if_match(Some(tag));
+        let rest = store.get_opts(path, options).await.map_err(|cause| object_error(path, cause))?;
+        // Not every server knows the condition.
+        if rest.meta.e_tag.as_ref() != Some(tag) {
+            return Err(object_error(path, cause));
+        }
+        chunks = rest.into_stream();
+    }
+}
+
+/// Appends what arrives to the buffer, until one chunk more than the object has.
+async fn receive_chunks(
+    chunks: &mut BoxStream<'static, object_store::Result<Bytes>>,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> object_store::Result<()> {
+    while buffer.len() as u64 <= size
+        && let Some(chunk) = chunks.try_next().await?
+    {
+        buffer.extend_from_slice(&chunk);
+    }
+    Ok(())
 }
 
 /// Returns the size of an object in bytes; `None` if it does not exist.

@@ -2,6 +2,7 @@
 //! never an incomplete photo, and everything works once it has recovered.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,9 @@ use photofinish_store::model::ids::{AlbumId, OrganizationId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result};
 use photofinish_store::{StoreError, StoreErrorKind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use crate::{PREFIX, open_bucket, pattern, random_key, settings, settings_through};
 
@@ -22,6 +26,9 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(15),
     cleanup: Duration::from_secs(1),
 };
+
+/// As of a read that goes on for longer than requests are repeated: nothing of it is repeated within its request.
+const LATE: Timeouts = Timeouts { retry: Duration::ZERO, ..TIMEOUTS };
 
 const PHOTO_BYTES: usize = 1 << 20;
 
@@ -42,6 +49,11 @@ impl FaultyBucket {
         bucket.write(&key, "image/jpeg", photo.clone()).await.unwrap();
         bucket.check().await.unwrap();
         Self { proxy, bucket, key, photo }
+    }
+
+    /// Another client through the proxy.
+    fn open_bucket(&self, server: &S3Server, timeouts: Timeouts) -> CloudObjects {
+        open_bucket(&CloudSettings { timeouts, ..settings_through(server, &self.proxy) })
     }
 
     /// Makes every call concurrently and returns their errors.
@@ -152,15 +164,75 @@ async fn a_body_that_is_cut_once_is_resumed() {
     assert_eq!(faulty.proxy.cut_connections(), 1);
 }
 
+/// Serves one half of an object, breaks off, and serves the other half of what has replaced it. Returns the two requests in the end.
+async fn serve_replaced_object() -> (SocketAddr, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let responses = [
+        "200 OK\r\netag: \"a\"\r\ncontent-length: 10",
+        "206 Partial Content\r\netag: \"b\"\r\ncontent-length: 5\r\ncontent-range: bytes 5-9/10",
+    ];
+    let serving = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for response in responses {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(client.read_u8().await.unwrap());
+            }
+            requests.push(String::from_utf8(request).unwrap());
+            let response = format!("HTTP/1.1 {response}\r\nconnection: close\r\n\r\npixel");
+            client.write_all(response.as_bytes()).await.unwrap();
+        }
+        requests
+    });
+    (address, serving)
+}
+
+/// Reads of minutes began anew at the first connection that broke.
+#[tokio::test]
+async fn a_long_read_whose_connection_breaks_is_continued() {
+    let Some(server) = S3Server::start() else { return };
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    let bucket = faulty.open_bucket(&server, LATE);
+    faulty.proxy.set_fault(ProxyFault::CutResponse { after: 300_000, connections: 2 });
+    let bytes = bucket.read_into(&faulty.key, PHOTO_BYTES as u64, Vec::new()).await.unwrap();
+    assert!(bytes == faulty.photo, "the bytes differ");
+    assert_eq!(faulty.proxy.cut_connections(), 2);
+}
+
+#[tokio::test]
+async fn a_long_read_whose_connection_breaks_each_time_ends_with_an_error() {
+    let Some(server) = S3Server::start() else { return };
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    let bucket = faulty.open_bucket(&server, LATE);
+    faulty.proxy.set_fault(ProxyFault::CutResponse { after: 20_000, connections: usize::MAX });
+    let error = bucket.read_into(&faulty.key, PHOTO_BYTES as u64, Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert_eq!(faulty.proxy.cut_connections(), 6, "it is continued five times");
+}
+
+#[tokio::test]
+async fn a_read_is_not_continued_with_the_bytes_of_another_object() {
+    let Some(server) = S3Server::start() else { return };
+    let (address, requests) = serve_replaced_object().await;
+    let variables = server.variables_through(address);
+    let bucket = open_bucket(&CloudSettings { variables, timeouts: LATE, ..CloudSettings::default() });
+    let error = bucket.read_into(&random_key(ObjectRole::Original), 10, Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    let requests = requests.await.unwrap();
+    for header in ["range: bytes=5-9\r\n", "if-match: \"a\"\r\n"] {
+        assert!(requests[1].contains(header), "{}", requests[1]);
+    }
+}
+
 /// Many reads share a slow link: they were all given up and begun again, and none ever ended.
 #[tokio::test]
 async fn a_read_that_goes_on_may_take_longer_than_a_call() {
     let Some(server) = S3Server::start() else { return };
     let faulty = FaultyBucket::in_front_of(&server).await;
-    let total = Duration::from_secs(2);
-    let timeouts = Timeouts { total, ..TIMEOUTS };
-    let settings = CloudSettings { timeouts, ..settings_through(&server, &faulty.proxy) };
-    let bucket = open_bucket(&settings);
+    let timeouts = Timeouts { total: Duration::from_secs(2), ..TIMEOUTS };
+    let bucket = faulty.open_bucket(&server, timeouts);
     faulty.proxy.set_fault(ProxyFault::Slow { bytes_per_second: PHOTO_BYTES as u64 / 3 });
     let bytes = bucket.read_into(&faulty.key, PHOTO_BYTES as u64, Vec::new()).await.unwrap();
     assert!(bytes == faulty.photo, "the bytes differ");

@@ -24,7 +24,8 @@ pub struct Timeouts {
     /// For the first byte of a response, and for each pause after it. Sending one part of an upload (8 MiB) must fit into
     /// it.
     pub read: Duration,
-    /// From the first attempt until the last one may begin.
+    /// From the first attempt until the last one may begin. Reading an object goes on in another request where a connection breaks
+    /// later.
     pub retry: Duration,
     /// For a whole call with all its attempts, beside the time to receive the body of a photo's file; for the removal of an
     /// album, per thousand objects.
