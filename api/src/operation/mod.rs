@@ -95,6 +95,9 @@ pub(crate) struct SchemaFns {
     pub(crate) output: fn(&mut Schemas) -> RefOr<Schema>,
     /// Returns an example of a response.
     pub(crate) output_example: fn() -> serde_json::Result<Value>,
+    /// Reads any body as its request, for fuzzing.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) check_body: fn(&str) -> bool,
 }
 
 impl SchemaFns {
@@ -105,6 +108,8 @@ impl SchemaFns {
             input_example: I::example,
             output: add_output_schema::<O>,
             output_example: || serde_json::to_value(O::example()),
+            #[cfg(feature = "fuzzing")]
+            check_body: crate::validate::fuzzed::check_body::<I>,
         }
     }
 }

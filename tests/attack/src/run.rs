@@ -75,7 +75,8 @@ pub struct ClassOutcome {
     pub counts: Counts,
     /// Panics in the service's log.
     pub panics: usize,
-    /// The service's memory; `None` for a class that restarts it.
+    /// The service's memory; `None` in a quick attack. Of a class that restarts it, `before` is of the first process and `after`
+    /// of the last.
     pub memory: Option<MemoryUse>,
     /// CPU time; `None` for a class that restarts the service.
     pub cpu: Option<CpuUse>,
@@ -106,18 +107,33 @@ pub fn run_quick(class: &Class, plan: &Plan) -> ClassOutcome {
 fn run_alone(class: &Class, plan: &Plan, extent: Extent) -> ClassOutcome {
     let site = start_site(class, plan, extent);
     let (findings, begun) = (Findings::default(), Instant::now());
-    attack(class, &site, &findings);
+    let memory = match extent {
+        Extent::Quick => {
+            attack(class, &site, &findings);
+            None
+        }
+        Extent::Long => Some(attack_with_memory(class, &site, &findings)),
+    };
     let took = begun.elapsed();
     check_alive(&site, &findings);
     ClassOutcome {
         name: class.name,
         counts: findings.into_counts(),
         panics: site.panics(),
-        memory: None,
+        memory,
         cpu: None,
         isolation: None,
         took,
     }
+}
+
+/// Attacks a service that is restarted meanwhile. Its memory is that of the process that runs, unknown while none does.
+fn attack_with_memory(class: &Class, site: &Site, findings: &Findings) -> MemoryUse {
+    let read = || site.service.find_process_id().and_then(read_resident);
+    let before = read().unwrap_or(u64::MAX);
+    let peak = sample_peak(read, || attack(class, site, findings));
+    let after = read_settled_memory(read, before).unwrap_or(u64::MAX);
+    MemoryUse { before, peak, after }
 }
 
 /// Runs a class with a normal client beside it.
@@ -147,14 +163,15 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
         }
     };
     let (service_cpu, clients_cpu) = (process_tree_cpu(pid)?, own_cpu());
-    let (peak, beside) = normal.beside(|| sample_peak(pid, || run_at_low_priority(attack_repeatedly)));
+    let read = || read_resident(pid);
+    let (peak, beside) = normal.beside(|| sample_peak(read, || run_at_low_priority(attack_repeatedly)));
     let took = begun.elapsed();
     let cpu = CpuUse {
         service: process_tree_cpu(pid)?.saturating_sub(service_cpu),
         clients: own_cpu().saturating_sub(clients_cpu),
     };
     check_alive(&site, &findings);
-    let after = read_settled_memory(pid, before).unwrap_or(u64::MAX);
+    let after = read_settled_memory(read, before).unwrap_or(u64::MAX);
     // Among what is wrong, so that a class whose normal client is not served right is not clean.
     for failure in quiet.failures.iter().chain(&beside.failures).cloned().chain(normal.find_lost_photos()) {
         findings.wrong(failure);
@@ -194,14 +211,19 @@ fn check_alive(site: &Site, findings: &Findings) {
     findings.check(site.service.is_alive(), || "the service does not respond after the attack".to_owned());
 }
 
-/// The most memory that a process uses while `work` is done, bytes.
-fn sample_peak(pid: u32, work: impl FnOnce()) -> u64 {
+/// The resident memory of a process, bytes; `None` once it has ended.
+fn read_resident(pid: u32) -> Option<u64> {
+    read_memory(pid).ok().map(|memory| memory.resident)
+}
+
+/// The most memory that `read` gives while `work` is done, bytes.
+fn sample_peak(read: impl Fn() -> Option<u64> + Sync, work: impl FnOnce()) -> u64 {
     let (is_over, peak) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::SeqCst) {
-                if let Ok(memory) = read_memory(pid) {
-                    peak.fetch_max(memory.resident, Ordering::SeqCst);
+                if let Some(resident) = read() {
+                    peak.fetch_max(resident, Ordering::SeqCst);
                 }
                 std::thread::sleep(SAMPLE_INTERVAL);
             }
@@ -212,14 +234,49 @@ fn sample_peak(pid: u32, work: impl FnOnce()) -> u64 {
     peak.into_inner()
 }
 
-/// The memory once it has come back to what it was, or at the end of the time in which it may.
-fn read_settled_memory(pid: u32, before: u64) -> anyhow::Result<u64> {
+/// The memory once it has come back to what it was, or at the end of the time in which it may; `None` if the process has ended.
+fn read_settled_memory(read: impl Fn() -> Option<u64>, before: u64) -> Option<u64> {
     let deadline = Instant::now() + SETTLE_TIME;
     loop {
-        let resident = read_memory(pid)?.resident;
-        if resident <= before + MEMORY_TOLERANCE_BYTES || Instant::now() > deadline {
-            return Ok(resident);
+        let resident = read()?;
+        if resident <= before.saturating_add(MEMORY_TOLERANCE_BYTES) || Instant::now() > deadline {
+            return Some(resident);
         }
         std::thread::sleep(SAMPLE_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_may_never_happen_makes_a_class_unclean() {
+        let outcome = |note: fn(&mut Counts), panics| {
+            let mut counts = Counts::default();
+            note(&mut counts);
+            let (memory, cpu, isolation) = (None, None, None);
+            ClassOutcome { name: "urls", counts, panics, memory, cpu, isolation, took: Duration::ZERO }
+        };
+        assert!(outcome(|counts| counts.server_errors = 1, 0).is_clean(), "a 503 is permitted");
+        assert!(!outcome(|counts| counts.wrong.count = 1, 0).is_clean());
+        assert!(!outcome(|counts| counts.unexpected_errors.count = 1, 0).is_clean());
+        assert!(!outcome(|counts| counts.envelope_breaks.count = 1, 0).is_clean());
+        assert!(!outcome(|_| {}, 1).is_clean());
+    }
+
+    #[test]
+    fn the_memory_of_each_process_counts_and_none_while_none_runs() {
+        let readings = std::sync::Mutex::new(vec![Some(70), None, Some(90), Some(40)]);
+        let read = || readings.lock().unwrap().pop().unwrap_or(Some(50));
+        let is_read = || readings.lock().unwrap().is_empty();
+        let wait = || {
+            while !is_read() {
+                std::thread::sleep(SAMPLE_INTERVAL);
+            }
+        };
+        assert_eq!(sample_peak(read, wait), 90);
+        assert_eq!(read_settled_memory(|| Some(100), 90), Some(100));
+        assert_eq!(read_settled_memory(|| None, 90), None);
     }
 }

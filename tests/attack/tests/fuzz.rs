@@ -1,8 +1,13 @@
 //! Some thousand damaged inputs for each target of the fuzzer, the same in every run; `cargo xtask fuzz` goes on.
 
+use photofinish_api::fuzzing::served_operations;
 use photofinish_attack::fuzz::{FuzzTarget, TARGET_NAMES};
 
 const SEED: u64 = 9;
+/// Bodies that are read, of all operations together.
+const BODIES: u64 = 20_000;
+/// Of each operation at least.
+const BODIES_OF_EACH: usize = 100;
 
 #[track_caller]
 fn check_target(name: &str, inputs: u64) {
@@ -42,7 +47,23 @@ fn no_damaged_metadata_makes_reading_it_panic() {
 
 #[test]
 fn no_json_makes_reading_it_panic_or_refuses_it_without_an_issue() {
-    check_target("json", 5_000);
+    check_target("json", BODIES);
+}
+
+#[test]
+fn bodies_of_every_operation_are_read() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let target = FuzzTarget::new("json", scratch.path()).expect("a target");
+    let mut bodies = vec![0; served_operations().len()];
+    for number in 0..BODIES {
+        // The number of the operation is the first byte, as `check_body` reads it.
+        let Some(operation) = target.input(SEED, number).first().copied() else { continue };
+        let operation = usize::from(operation) % bodies.len();
+        bodies[operation] += 1;
+    }
+    for (operation, bodies) in served_operations().iter().zip(bodies) {
+        assert!(bodies >= BODIES_OF_EACH, "{bodies} bodies of {}", operation.path);
+    }
 }
 
 #[test]

@@ -260,6 +260,11 @@ impl Service {
         self.running().as_ref().expect("a running service").id()
     }
 
+    /// The id of its process, if it runs.
+    pub fn find_process_id(&self) -> Option<u32> {
+        self.running().as_ref().map(ServiceProcess::id)
+    }
+
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port

@@ -14,7 +14,7 @@ use photofinish_store::conformance::{face, test_settings};
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::{DetectedFace, Embedding, NewPhoto, PhotoSize};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, PictureSizes};
-use photofinish_store::{Store, StoreSettings};
+use photofinish_store::{Store, StoreSettings, panic_message};
 use photofinish_tests::harness::Partner;
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -95,7 +95,7 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
     let mut usual = Usual { photos, waiting, faces, quiet: Vec::new() };
     runtime.block_on(fill(site, &scene, &usual)).context("writing the rows of large albums")?;
     site.service.restart();
-    usual.quiet = measure_beside(site, &scene, || std::thread::sleep(measured_time(site)));
+    usual.quiet = measure_beside(site, findings, &scene, || std::thread::sleep(measured_time(site)));
     watch_progress(site, findings, &scene, &usual);
     list_by_camera(site, findings, &scene, &usual);
     visit(site, findings, &scene, &usual);
@@ -216,7 +216,7 @@ fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
     let photos = usual.photos;
     let body = json!({ "albumId": scene.watched }).to_string();
     let looks = Mutex::new(0_usize);
-    let beside = measure_beside(site, scene, || {
+    let beside = measure_beside(site, findings, scene, || {
         let begun = Instant::now();
         attack_with(WATCHERS, |number| {
             while begun.elapsed() < measured_time(site) {
@@ -250,7 +250,7 @@ fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
         ("/photos/photo/list", &of_camera),
         ("/photos/photo/list", &of_time),
     ];
-    let beside = measure_beside(site, scene, || {
+    let beside = measure_beside(site, findings, scene, || {
         let begun = Instant::now();
         attack_with(WATCHERS, |number| {
             while begun.elapsed() < measured_time(site) {
@@ -269,7 +269,7 @@ fn list_by_camera(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual
 /// as one network is permitted.
 fn visit(site: &Site, findings: &Findings, scene: &Scene, usual: &Usual) {
     let headers = [("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
-    let beside = measure_beside(site, scene, || {
+    let beside = measure_beside(site, findings, scene, || {
         let begun = Instant::now();
         attack_with(WATCHERS, |number| {
             let source = Ipv4Addr::new(127, 0, 2 + number as u8, 1);
@@ -311,7 +311,7 @@ fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, usual: &U
     let request = wire::call("/photos/search/face/list", scene.large.key(), body.as_bytes());
     let (begun, is_loaded) = (Instant::now(), AtomicBool::new(false));
     let first_answer = Mutex::new(None);
-    let beside = measure_beside(site, scene, || {
+    let beside = measure_beside(site, findings, scene, || {
         attack_with(IMPATIENT, |number| {
             while !is_loaded.load(Ordering::SeqCst) && begun.elapsed() < LOAD_LIMIT {
                 let reaction = site.endpoint(1 + (number % 8) as u8).send(&request, IMPATIENCE);
@@ -356,7 +356,7 @@ fn attack_with(threads: usize, attack: impl Fn(usize) + Sync) {
 }
 
 /// The latencies of another organization's `albums/get` while `work` is done.
-fn measure_beside(site: &Site, scene: &Scene, work: impl FnOnce()) -> Vec<Duration> {
+fn measure_beside(site: &Site, findings: &Findings, scene: &Scene, work: impl FnOnce()) -> Vec<Duration> {
     let is_over = AtomicBool::new(false);
     let body: Value = json!({ "albumId": scene.normal_album });
     let call = || {
@@ -365,6 +365,7 @@ fn measure_beside(site: &Site, scene: &Scene, work: impl FnOnce()) -> Vec<Durati
             let begun = Instant::now();
             let response = scene.normal.call("/albums/get", &body);
             times.push(if response.status == 200 { begun.elapsed() } else { PATIENCE });
+            findings.check(response.status == 200, || format!("another client's call: {}", response.status));
             std::thread::sleep(PAUSE);
         }
         times
@@ -376,7 +377,10 @@ fn measure_beside(site: &Site, scene: &Scene, work: impl FnOnce()) -> Vec<Durati
         let measured = scope.spawn(call);
         work();
         is_over.store(true, Ordering::SeqCst);
-        measured.join().unwrap_or_default()
+        measured.join().unwrap_or_else(|panic| {
+            findings.wrong(format!("another client: {}", panic_message(panic.as_ref())));
+            Vec::new()
+        })
     })
 }
 

@@ -1,5 +1,5 @@
 //! The operations of the contract with a valid request of each. [`check_complete`] compares the list with the service's
-//! own document, so that a new operation cannot be forgotten.
+//! own document, and a test of the matrix with its routes, so that a new operation cannot be forgotten.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +17,39 @@ pub(super) struct Ids {
     pub(super) album: Value,
     pub(super) photo: Value,
     pub(super) image: Value,
+    /// What a visitor said of a photo of the album.
+    pub(super) report: Value,
+    pub(super) webhook: Value,
+    /// A delivery of it.
+    pub(super) delivery: Value,
+    /// A webhook that may be deleted.
+    pub(super) spare_webhook: Value,
+    pub(super) erasure: Value,
+    /// An account that nobody of the matrix uses, and its session.
+    pub(super) account: Value,
+    pub(super) session: Value,
+    /// A key that nobody uses.
+    pub(super) key: Value,
+}
+
+impl Ids {
+    /// The same id for everything.
+    pub(super) fn of_all(id: &str) -> Self {
+        let id = || json!(id);
+        Self {
+            album: id(),
+            photo: id(),
+            image: id(),
+            report: id(),
+            webhook: id(),
+            delivery: id(),
+            spare_webhook: id(),
+            erasure: id(),
+            account: id(),
+            session: id(),
+            key: id(),
+        }
+    }
 }
 
 /// What the ids of a request are of.
@@ -28,6 +61,27 @@ pub(super) enum Names {
     /// Several photos, each with a result of its own.
     Photos,
     Image,
+    Webhook,
+    /// A delivery of a webhook.
+    Delivery,
+    Erasure,
+    /// An account, a session or a key.
+    Person,
+}
+
+/// Which accounts may, beside those whose role has the scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accounts {
+    /// None.
+    OfScope,
+    /// All: they may look.
+    All,
+    /// Owners alone.
+    Owners,
+    /// Operators alone.
+    Operators,
+    /// Nobody needs one.
+    NotNeeded,
 }
 
 /// An operation.
@@ -36,6 +90,7 @@ pub(super) struct Operation {
     pub(super) path: &'static str,
     /// The scope that it needs; `None` if any valid key is enough.
     pub(super) scope: Option<&'static str>,
+    pub(super) accounts: Accounts,
     pub(super) names: Names,
     /// Whether its success changes what later requests find.
     pub(super) is_destructive: bool,
@@ -46,36 +101,45 @@ pub(super) struct Operation {
 }
 
 const OK: &[u16] = &[200];
+/// What those who may change call it.
+pub(super) const CHANGED: &str = "Changed by the matrix";
 
-const fn operation(
+pub(super) const fn operation(
     path: &'static str,
     scope: Option<&'static str>,
     names: Names,
     input: fn(&Ids) -> Value,
 ) -> Operation {
-    Operation { path, scope, names, is_destructive: false, success: OK, input }
+    Operation { path, scope, accounts: Accounts::OfScope, names, is_destructive: false, success: OK, input }
 }
 
-/// The id of nothing.
-const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
-
-/// An operation on a webhook that does not exist: webhooks are no part of the matrix of albums and photos.
-const fn on_unknown_webhook(path: &'static str) -> Operation {
-    let input = |_: &Ids| json!({ "webhookId": UNKNOWN, "deliveryId": UNKNOWN });
-    Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
+const fn on_webhook(path: &'static str, input: fn(&Ids) -> Value) -> Operation {
+    operation(path, Some(MANAGE), Names::Webhook, input)
 }
 
-/// An operation on an erasure, with the id of none: those of others are tried by the service's own tests.
-const fn on_unknown_erasure(path: &'static str) -> Operation {
-    let input = |_: &Ids| json!({ "receiptId": UNKNOWN });
-    Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
+const fn on_delivery(path: &'static str) -> Operation {
+    let input = |ids: &Ids| json!({ "webhookId": ids.webhook, "deliveryId": ids.delivery });
+    operation(path, Some(MANAGE), Names::Delivery, input)
+}
+
+const fn on_erasure(path: &'static str) -> Operation {
+    operation(path, Some(MANAGE), Names::Erasure, |ids| json!({ "receiptId": ids.erasure }))
+}
+
+/// Which all accounts may do, and keys with the scope.
+const fn to_look(path: &'static str, names: Names, input: fn(&Ids) -> Value) -> Operation {
+    Operation { accounts: Accounts::All, ..operation(path, Some(UPLOAD), names, input) }
+}
+
+const fn by_owners(operation: Operation) -> Operation {
+    Operation { accounts: Accounts::Owners, ..operation }
 }
 
 const fn destructive(operation: Operation) -> Operation {
     Operation { is_destructive: true, ..operation }
 }
 
-fn on_album(ids: &Ids) -> Value {
+pub(super) fn on_album(ids: &Ids) -> Value {
     json!({ "albumId": ids.album })
 }
 
@@ -89,7 +153,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 53] = [
+pub(super) static OPERATIONS: [Operation; 53] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -106,7 +170,7 @@ pub(super) const OPERATIONS: [Operation; 53] = [
     ),
     destructive(operation("/albums/delete", Some(MANAGE), Names::Album, on_album)),
     operation("/albums/reprocess", Some(MANAGE), Names::Album, on_album),
-    operation("/albums/progress", Some(UPLOAD), Names::Album, on_album),
+    to_look("/albums/progress", Names::Album, on_album),
     operation(
         "/albums/startlist/import",
         Some(MANAGE),
@@ -136,28 +200,29 @@ pub(super) const OPERATIONS: [Operation; 53] = [
         Names::Photos,
         |ids| json!({ "albumId": ids.album, "photoIds": [ids.photo] }),
     ),
-    operation("/photos/photo/list", Some(UPLOAD), Names::Album, on_album),
-    operation("/photos/photo/get", Some(UPLOAD), Names::Photo, on_photo),
+    to_look("/photos/photo/list", Names::Album, on_album),
+    to_look("/photos/photo/get", Names::Photo, on_photo),
     destructive(operation("/photos/photo/delete", Some(UPLOAD), Names::Photo, on_photo)),
     // The photo has not failed.
     Operation { success: &[409], ..operation("/photos/photo/retry", Some(UPLOAD), Names::Photo, on_photo) },
     operation("/albums/gallery/get", Some(MANAGE), Names::Album, on_album),
     operation("/albums/gallery/reports", Some(MANAGE), Names::Album, on_album),
-    // Nobody has said anything of these photos.
+    // What was said asks for no faces to go.
     Operation {
         success: &[404],
-        ..operation(
+        ..by_owners(operation(
             "/albums/gallery/reports/erase",
             Some(MANAGE),
             Names::Album,
-            |ids| json!({ "albumId": ids.album, "reportId": UNKNOWN, "dryRun": true }),
-        )
+            |ids| json!({ "albumId": ids.album, "reportId": ids.report, "dryRun": true }),
+        ))
     },
+    // May be repeated, and so it does not say whether there was one.
     operation(
         "/albums/gallery/reports/dismiss",
         Some(MANAGE),
         Names::Album,
-        |ids| json!({ "albumId": ids.album, "reportId": UNKNOWN }),
+        |ids| json!({ "albumId": ids.album, "reportId": ids.report }),
     ),
     operation(
         "/albums/gallery/update",
@@ -173,7 +238,7 @@ pub(super) const OPERATIONS: [Operation; 53] = [
         Names::Album,
         |ids| json!({ "albumId": ids.album, "watermark": null }),
     ),
-    operation("/albums/cameras/list", Some(UPLOAD), Names::Album, on_album),
+    to_look("/albums/cameras/list", Names::Album, on_album),
     operation(
         "/photos/download/create",
         Some(SEARCH),
@@ -194,21 +259,21 @@ pub(super) const OPERATIONS: [Operation; 53] = [
         |ids| json!({ "albumId": ids.album, "text": "4242" }),
     ),
     // What others erase of an album is in its receipt; here the request alone counts, and nothing is erased.
-    operation(
+    by_owners(operation(
         "/faces/erase",
         Some(MANAGE),
         Names::Image,
         |ids| json!({ "albumId": ids.album, "imageId": ids.image, "dryRun": true }),
-    ),
-    operation(
+    )),
+    by_owners(operation(
         "/people/erase",
         Some(MANAGE),
         Names::Album,
         |ids| json!({ "albumId": ids.album, "bib": "4242", "dryRun": true }),
-    ),
+    )),
     operation("/erasures/list", Some(MANAGE), Names::Nothing, |_| json!({ "limit": 200 })),
-    on_unknown_erasure("/erasures/get"),
-    on_unknown_erasure("/erasures/verify"),
+    on_erasure("/erasures/get"),
+    on_erasure("/erasures/verify"),
     operation("/events/list", None, Names::Nothing, |_| json!({ "limit": 500 })),
     // The name does not resolve; a tenant has twenty at most.
     Operation {
@@ -221,14 +286,18 @@ pub(super) const OPERATIONS: [Operation; 53] = [
         )
     },
     operation("/webhooks/list", Some(MANAGE), Names::Nothing, |_| json!({})),
-    on_unknown_webhook("/webhooks/get"),
-    on_unknown_webhook("/webhooks/update"),
-    on_unknown_webhook("/webhooks/delete"),
-    on_unknown_webhook("/webhooks/rotate"),
-    on_unknown_webhook("/webhooks/test"),
-    on_unknown_webhook("/webhooks/deliveries/list"),
-    on_unknown_webhook("/webhooks/deliveries/get"),
-    on_unknown_webhook("/webhooks/redeliver"),
+    on_webhook("/webhooks/get", |ids| json!({ "webhookId": ids.webhook })),
+    on_webhook("/webhooks/update", |ids| json!({ "webhookId": ids.webhook, "label": CHANGED })),
+    // The first who may deletes it.
+    Operation {
+        success: &[200, 404],
+        ..on_webhook("/webhooks/delete", |ids| json!({ "webhookId": ids.spare_webhook }))
+    },
+    on_webhook("/webhooks/rotate", |ids| json!({ "webhookId": ids.webhook })),
+    on_webhook("/webhooks/test", |ids| json!({ "webhookId": ids.webhook })),
+    on_webhook("/webhooks/deliveries/list", |ids| json!({ "webhookId": ids.webhook })),
+    on_delivery("/webhooks/deliveries/get"),
+    on_delivery("/webhooks/redeliver"),
     operation("/credits/get", None, Names::Nothing, |_| json!({})),
     // Live keys have no mock credits.
     Operation {

@@ -1,5 +1,5 @@
 //! Event streams of `albums/progress`: of other tenants, with a key that is revoked while it streams, watched by many,
-//! and by clients that never read.
+//! and by clients that do not read. Beside them those of `events/list`, by clients that are silent.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,23 @@ use photofinish_tests::harness::{ALL_SCOPES, Partner};
 use serde_json::json;
 
 use super::class::{Class, Setting};
+use super::event_streams::{ends_with, open, read_until};
+use super::silent_streams::try_silent_clients;
 use crate::findings::Findings;
-use crate::site::{Extent, Site};
+use crate::site::{Extent, PATIENCE, Site};
 use crate::wire::{Connection, Received};
 
 pub(super) const STREAMS: Class = Class {
     name: "streams",
     description: "event streams of foreign and unknown albums, with a key that is revoked while it streams, with 200 \
-                  watchers of one album, and 200 that never read those of another organization's",
+                  watchers of one album, and 200 that do not read those of another organization's; all streams that a key may \
+                  have and 5 more by clients that are silent for 20 s, and then leave or lose their key",
     settings,
     stops_service: false,
     run,
 };
 
-const PATH: &str = "/openapi/albums/progress";
+const PATH: &str = "/albums/progress";
 /// A revoked key may be known for some seconds, and a stream looks once a second.
 const REVOCATION_LIMIT: Duration = Duration::from_secs(30);
 /// Photos of an album whose stream is watched, of one try after the other.
@@ -44,32 +47,19 @@ fn settings(extent: Extent) -> Vec<Setting> {
 }
 
 fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
-    let partner = site.tenant(WATCHED);
-    try_foreign(site, findings, &partner)?;
-    try_revoked_key(site, findings, &partner)?;
-    try_watchers(site, findings, &partner)
+    std::thread::scope(|scope| {
+        let silent = scope.spawn(|| try_silent_clients(site, findings));
+        let partner = site.tenant(WATCHED);
+        try_foreign(site, findings, &partner)?;
+        try_revoked_key(site, findings, &partner)?;
+        try_watchers(site, findings, &partner)?;
+        silent.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
-fn open(site: &Site, key: &str, album: &str, attacker: u8) -> anyhow::Result<Connection> {
-    let mut connection = site.endpoint(attacker).connect()?;
-    let body = json!({ "albumId": album }).to_string();
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\naccept: text/event-stream\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    connection.write(head.as_bytes())?;
-    Ok(connection)
-}
-
-/// Reads until `text` was received; false at the end of the connection or the deadline.
-fn read_until(connection: &mut Connection, text: &str, deadline: Instant) -> bool {
-    while !connection.received().contains(text) {
-        if connection.receive(deadline) != Received::More {
-            return connection.received().contains(text);
-        }
-    }
-    true
+/// Opens a stream of the progress of an album.
+fn open_progress(site: &Site, key: &str, album: &str, attacker: u8) -> anyhow::Result<Connection> {
+    open(site, PATH, key, &json!({ "albumId": album }), attacker)
 }
 
 fn try_foreign(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
@@ -84,8 +74,8 @@ fn try_foreign(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::R
         ("a stream without a key", "", &album, 401),
     ];
     for (case, key, album, status) in cases {
-        let mut connection = open(site, key, album, 1)?;
-        let reaction = connection.read_answer(false, Instant::now() + crate::site::PATIENCE);
+        let mut connection = open_progress(site, key, album, 1)?;
+        let reaction = connection.read_answer(false, Instant::now() + PATIENCE);
         findings.expect(case, reaction, &[status]);
     }
     Ok(())
@@ -128,7 +118,7 @@ fn revoke_during_stream(
     for number in 0..photos {
         upload(number);
     }
-    let mut stream = open(site, &key, &album, 2)?;
+    let mut stream = open_progress(site, &key, &album, 2)?;
     let is_open = read_until(&mut stream, "event: message", Instant::now() + REVOCATION_LIMIT);
     findings.check(is_open, || format!("no event before the revocation: {}", stream.received()));
     site.revoke_key(&label);
@@ -154,8 +144,9 @@ fn try_watchers(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::
     let mut silent = Vec::new();
     for number in 0..count {
         let attacker = (number % 8) as u8;
-        watchers.push(open(site, &keys[number / STREAMS_OF_KEY], &album, 3 + attacker)?);
-        silent.push(open(site, &unread_keys[number / STREAMS_OF_KEY], &unread_album, 11 + attacker)?);
+        let [key, unread_key] = [&keys, &unread_keys].map(|keys| &keys[number / STREAMS_OF_KEY]);
+        watchers.push(open_progress(site, key, &album, 3 + attacker)?);
+        silent.push(open_progress(site, unread_key, &unread_album, 11 + attacker)?);
     }
     findings.tried(2 * count);
     let deadline = Instant::now() + WATCH_LIMIT;
@@ -168,7 +159,21 @@ fn try_watchers(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::
             format!("watcher {number} is not told of the end: ..{end}")
         });
     }
+    check_unread(findings, &mut silent, deadline + PATIENCE);
     Ok(())
+}
+
+/// What nobody has read until now came every second, and then the end: whoever does not read keeps no place for longer.
+fn check_unread(findings: &Findings, silent: &mut [Connection], deadline: Instant) {
+    for (number, stream) in silent.iter_mut().enumerate() {
+        let has_ended = ends_with(stream, "done", deadline);
+        let received = stream.received();
+        findings.check(has_ended, || {
+            format!("silent watcher {number} is not told of the end: {} bytes received", received.len())
+        });
+        let messages = received.matches("event: message").count();
+        findings.check(messages > 0, || format!("silent watcher {number} got nothing before the end"));
+    }
 }
 
 /// Creates an album with photos that are processed, and keys for so many streams of it.
@@ -184,4 +189,19 @@ fn prepare_watched(
     }
     let keys = streams.div_ceil(STREAMS_OF_KEY);
     (album, (0..keys).map(|_| site.create_key(organization, &ALL_SCOPES, "test")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_api::fuzzing::{Surface, served_operations};
+
+    #[test]
+    fn the_streams_of_every_operation_are_tried() {
+        let served = served_operations().into_iter().filter(|operation| operation.has_events);
+        let of_keys = served.filter(|operation| operation.surface != Surface::Console);
+        let mut paths: Vec<String> = of_keys.map(|operation| operation.path).collect();
+        paths.sort();
+        // Those of the console have the places of progress, and end with their session as others with their key.
+        assert_eq!(paths, [super::PATH, crate::classes::silent_streams::PATH]);
+    }
 }

@@ -1,5 +1,5 @@
-//! Feeds damaged input to the code that reads it first: photos, EXIF data, JSON bodies, cursors and signed URLs. Inputs
-//! are valid ones that `mutate` changes, the same for the same seed and number.
+//! Feeds damaged input to the code that reads it first: photos, EXIF data, JSON bodies of every operation, cursors and signed
+//! URLs. Inputs are valid ones that `mutate` changes, the same for the same seed and number.
 //!
 //! [`campaign`] runs the targets in child processes, so that an abort or an endless loop is noticed and its input saved;
 //! the tests run a few thousand inputs of each in their own process.

@@ -16,8 +16,7 @@ pub(super) fn make_case(valid: &Valid, rng: &mut StdRng) -> Case {
     let operation = &OPERATIONS[rng.random_range(0..OPERATIONS.len())];
     // The one album must live as long as the other cases.
     let album = if operation.is_destructive { "01890000-0000-7000-8000-000000000001" } else { &valid.album };
-    let unknown = json!("01890000-0000-7000-8000-0000000000ff");
-    let ids = Ids { album: json!(album), photo: unknown.clone(), image: unknown };
+    let ids = Ids { album: json!(album), ..Ids::of_all("01890000-0000-7000-8000-0000000000ff") };
     let mut input = (operation.input)(&ids);
     let (kind, body) = match rng.random_range(0..3) {
         0 => {
